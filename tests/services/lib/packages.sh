@@ -49,7 +49,7 @@ install_packages() {
     export DEBIAN_FRONTEND=noninteractive NEEDRESTART_SUSPEND=1
     apt-get -qq update || say "apt-get update had complaints; trying with the lists there are"
     # --no-upgrade: a PostgreSQL or Redis that this machine already runs is none of our business.
-    apt-get -qq -o DPkg::Lock::Timeout=300 install --yes --no-install-recommends --no-upgrade "${packages[@]}"
+    apt-get -qq -o DPkg::Lock::Timeout=300 -o Dpkg::Use-Pty=0 install --yes --no-install-recommends --no-upgrade "${packages[@]}"
   ) >&2 </dev/null || die "apt-get could not install: ${packages[*]}"
   mapfile -t packages < <(missing_packages)
   (( ${#packages[@]} == 0 )) || die "installed, and still missing: ${packages[*]}"

@@ -90,6 +90,8 @@ message.max.bytes=33554432
 group.initial.rebalance.delay.ms=0
 group.min.session.timeout.ms=1000
 log.retention.check.interval.ms=1000
+# (the first look comes only 30 s after the start by default)
+log.initial.task.delay.ms=500
 log.segment.delete.delay.ms=1000
 log.cleaner.backoff.ms=500
 transaction.abort.timed.out.transaction.cleanup.interval.ms=1000
@@ -103,8 +105,9 @@ log.cleaner.dedupe.buffer.size=16777216
 PROPERTIES
 }
 
+kafka_prepare() { kafka_classpath; }
+
 kafka_start() {
-  kafka_classpath
   kafka_certificates
   take_ports kafka 5
   kafka_properties >"$state/kafka/server.properties"
