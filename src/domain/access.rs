@@ -1,0 +1,86 @@
+//! Who may do what: roles, and the owners whose DLQs a user acts on.
+
+use serde::{Deserialize, Serialize};
+
+/// What a user or a token may do. Each role includes those before it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Role {
+    /// Looks.
+    Viewer,
+    /// Reviews and proposes.
+    Operator,
+    /// An operator who may approve what others proposed.
+    Approver,
+    Admin,
+}
+
+impl Role {
+    /// The word used in the command line, the database and the pages.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Role::Viewer => "viewer",
+            Role::Operator => "operator",
+            Role::Approver => "approver",
+            Role::Admin => "admin",
+        }
+    }
+}
+
+/// "role" is none of the four.
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+#[error("unknown role {0:?}: use viewer, operator, approver or admin")]
+pub struct UnknownRole(pub String);
+
+impl std::str::FromStr for Role {
+    type Err = UnknownRole;
+
+    fn from_str(text: &str) -> Result<Role, UnknownRole> {
+        [Role::Viewer, Role::Operator, Role::Approver, Role::Admin]
+            .into_iter()
+            .find(|role| role.as_str() == text)
+            .ok_or_else(|| UnknownRole(text.to_owned()))
+    }
+}
+
+/// The owners whose DLQs someone acts on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum OwnerScope {
+    All,
+    Listed(Vec<String>),
+}
+
+impl OwnerScope {
+    /// Whether a DLQ of this owner lies in the scope. A DLQ without an owner lies only in [`OwnerScope::All`].
+    pub fn covers(&self, owner: Option<&str>) -> bool {
+        match self {
+            OwnerScope::All => true,
+            OwnerScope::Listed(owners) => owner.is_some_and(|owner| owners.iter().any(|o| o == owner)),
+        }
+    }
+
+    /// As stored and typed: `*` for all, else a comma-separated list.
+    pub fn to_text(&self) -> String {
+        match self {
+            OwnerScope::All => "*".to_owned(),
+            OwnerScope::Listed(owners) => owners.join(","),
+        }
+    }
+
+    /// The reverse of [`OwnerScope::to_text`]; blanks are ignored.
+    pub fn from_text(text: &str) -> OwnerScope {
+        if text.trim() == "*" {
+            return OwnerScope::All;
+        }
+        let owners = text.split(',').map(str::trim).filter(|owner| !owner.is_empty());
+        OwnerScope::Listed(owners.map(str::to_owned).collect())
+    }
+}
+
+/// Who is asking: a signed-in user or an API token.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Principal {
+    pub name: String,
+    pub role: Role,
+    pub owners: OwnerScope,
+}

@@ -1,0 +1,1 @@
+//! Which failure group a message belongs to, and why.

@@ -1,0 +1,17 @@
+//! Pure rules: no async, no IO, no clock reads, no sqlx, rdkafka or axum.
+//!
+//! May use: nothing of the other rooms. Called by: all of them.
+//! The one exception to "no clock reads" is [`clock`], which is the single place where time enters the program.
+
+pub mod access;
+pub mod classify;
+pub mod clock;
+pub mod dialect;
+pub mod fingerprint;
+pub mod framing;
+pub mod health;
+pub mod message;
+pub mod partition;
+pub mod record;
+pub mod settings;
+pub mod template;

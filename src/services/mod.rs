@@ -1,0 +1,6 @@
+//! Use cases, one transaction each. A service never imports another service.
+//!
+//! May use: `domain`, `store`, `kafka`, `ledger`. Called by: `jobs`, `web`, `api`, `app`.
+
+pub mod access;
+pub mod health;
