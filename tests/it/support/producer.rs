@@ -94,7 +94,7 @@ impl Topics {
     }
 
     async fn wait_until(&self, name: &str, enough: impl Fn(usize) -> bool) {
-        super::until(PATIENCE, &format!("the partitions of {name}"), || {
+        until(PATIENCE, &format!("the partitions of {name}"), || {
             let metadata = self.admin.inner().fetch_metadata(None, PATIENCE).ok()?;
             let led = metadata.topics().iter().find(|topic| topic.name() == name).map_or(0, |topic| {
                 topic.partitions().iter().filter(|partition| partition.leader() >= 0).count()
@@ -103,6 +103,19 @@ impl Topics {
         })
         .await;
     }
+}
+
+/// Asks again and again until there is an answer; panics with `what` when there is none in time.
+pub async fn until<T>(patience: Duration, what: &str, mut ask: impl FnMut() -> Option<T>) -> T {
+    let asking = async {
+        loop {
+            if let Some(answer) = ask() {
+                return answer;
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    tokio::time::timeout(patience, asking).await.unwrap_or_else(|_| panic!("{what}: not within {patience:?}"))
 }
 
 fn client(bootstrap: &str) -> ClientConfig {
