@@ -137,7 +137,9 @@ pub fn cluster(bootstrap: &str, group: &str) -> ClusterSettings {
 
 /// `n` small records for one partition, with values that tell them apart.
 pub fn records(n: usize, partition: i32, word: &str) -> Vec<NewRecord> {
-    (0..n).map(|i| NewRecord::value(format!("{{\"payment_id\":\"{word}-{partition}-{i}\"}}")).key(format!("k{i}")).to_partition(partition)).collect()
+    (0..n)
+        .map(|i| NewRecord::value(format!("{{\"payment_id\":\"{word}-{partition}-{i}\"}}")).key(format!("k{i}")).to_partition(partition))
+        .collect()
 }
 
 /// Writes them and waits until the broker has them.
@@ -230,8 +232,11 @@ pub async fn both_until(a: &mut Instance, b: &mut Instance, what: &str, holds: i
 fn in_short(event: &IntakeEvent) -> String {
     match event {
         IntakeEvent::Batch(batch) => {
-            let parts: Vec<_> =
-                batch.partitions.iter().map(|((_, partition), read)| (*partition, read.generation, read.records.len(), read.position)).collect();
+            let parts: Vec<_> = batch
+                .partitions
+                .iter()
+                .map(|((_, partition), read)| (*partition, read.generation, read.records.len(), read.position))
+                .collect();
             format!("Batch (partition, generation, records, position) {parts:?}")
         }
         event => format!("{event:?}"),
