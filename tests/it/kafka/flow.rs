@@ -316,11 +316,8 @@ async fn positions_are_told_to_kafka_for_whoever_watches() {
     let mut reading = Reading::of(&settings, &[&topic]);
     reading.read(10).await;
     reading.consumer.command(IntakeCommand::Committed { partition: (topic.clone(), 0), position: 10 });
-    let watcher: BaseConsumer = rdkafka::ClientConfig::new()
-        .set("bootstrap.servers", topics.bootstrap())
-        .set("group.id", &settings.group_id)
-        .create()
-        .unwrap();
+    let watcher: BaseConsumer =
+        rdkafka::ClientConfig::new().set("bootstrap.servers", topics.bootstrap()).set("group.id", &settings.group_id).create().unwrap();
     until(PATIENCE, "the committed position", || {
         let mut list = rdkafka::TopicPartitionList::new();
         list.add_partition(&topic, 0);

@@ -53,7 +53,10 @@ async fn no_broker_is_an_error_that_says_why() {
     ask(&address, move |inspector| {
         let short = std::time::Duration::from_secs(2);
         let error = inspector.topics(short).unwrap_err();
-        assert!(matches!(&error, KafkaError::Unreachable { reason, .. } if reason.contains("refused") && reason.contains(&asked)), "{error}");
+        assert!(
+            matches!(&error, KafkaError::Unreachable { reason, .. } if reason.contains("refused") && reason.contains(&asked)),
+            "{error}"
+        );
         let ends = inspector.log_ends(&partitions("dlq", 2), short);
         assert!(ends.values().all(|end| matches!(end, Err(KafkaError::Unreachable { .. }))) && ends.len() == 2, "{ends:?}");
         assert_eq!(inspector.retention(&["dlq".into()], short)["dlq"], Retention::Unknown);
@@ -118,7 +121,11 @@ async fn a_missing_partition_among_600_spoils_none_of_the_others() {
             assert_eq!(ends[&(asked.clone(), partition)], Ok(expected), "partition {partition}");
         }
         for missing in [(asked.clone(), 4711), (nowhere.clone(), 0)] {
-            assert!(matches!(&ends[&missing], Err(KafkaError::Other { reason, .. }) if reason.contains("no partition")), "{:?}", ends[&missing]);
+            assert!(
+                matches!(&ends[&missing], Err(KafkaError::Other { reason, .. }) if reason.contains("no partition")),
+                "{:?}",
+                ends[&missing]
+            );
         }
         let at = inspector.offsets_at(&all, 0, PATIENCE);
         assert!(at[&(asked.clone(), 4711)].is_err() && at[&(nowhere.clone(), 0)].is_err());
@@ -160,7 +167,10 @@ async fn the_end_is_that_of_committed_records() {
     let end = async || {
         let asked = topic.clone();
         ask(&Topics::real().bootstrap().to_owned(), move |inspector| {
-            (inspector.log_ends(&[(asked.clone(), 0)], PATIENCE)[&(asked.clone(), 0)].clone(), inspector.record_at(&(asked, 0), 0, PATIENCE))
+            (
+                inspector.log_ends(&[(asked.clone(), 0)], PATIENCE)[&(asked.clone(), 0)].clone(),
+                inspector.record_at(&(asked, 0), 0, PATIENCE),
+            )
         })
         .await
     };

@@ -44,7 +44,9 @@ impl Topics {
     /// The same for many at once.
     pub async fn create_many(&self, names: &[&str], partitions: i32, config: &[(&str, &str)]) {
         let wanted = |name| {
-            let topic = NewTopic::new(name, partitions, TopicReplication::Fixed(1)).set("retention.ms", "-1");
+            let topic = NewTopic::new(name, partitions, TopicReplication::Fixed(1))
+                .set("retention.ms", "-1")
+                .set("message.timestamp.after.max.ms", "9223372036854775807");
             config.iter().fold(topic, |topic, (key, value)| topic.set(key, value))
         };
         let topics: Vec<NewTopic<'_>> = names.iter().map(|name| wanted(name)).collect();
@@ -96,9 +98,11 @@ impl Topics {
     async fn wait_until(&self, name: &str, enough: impl Fn(usize) -> bool) {
         until(PATIENCE, &format!("the partitions of {name}"), || {
             let metadata = self.admin.inner().fetch_metadata(None, PATIENCE).ok()?;
-            let led = metadata.topics().iter().find(|topic| topic.name() == name).map_or(0, |topic| {
-                topic.partitions().iter().filter(|partition| partition.leader() >= 0).count()
-            });
+            let led = metadata
+                .topics()
+                .iter()
+                .find(|topic| topic.name() == name)
+                .map_or(0, |topic| topic.partitions().iter().filter(|partition| partition.leader() >= 0).count());
             enough(led).then_some(())
         })
         .await;
@@ -205,9 +209,10 @@ impl TestProducer {
             wire.payload = record.value.as_deref();
             wire.timestamp = record.timestamp_ms;
             wire.headers = (!record.headers.is_empty()).then(|| {
-                record.headers.iter().fold(OwnedHeaders::new(), |headers, (name, value)| {
-                    headers.insert(Header { key: name, value: value.as_deref() })
-                })
+                record
+                    .headers
+                    .iter()
+                    .fold(OwnedHeaders::new(), |headers, (name, value)| headers.insert(Header { key: name, value: value.as_deref() }))
             });
             match self.producer.send(wire) {
                 Ok(()) => return,
