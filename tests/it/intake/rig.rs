@@ -16,7 +16,7 @@ use lazaret::store::messages::{MessageFilter, MessageRow};
 use crate::support::producer::{NewRecord, TestProducer};
 
 /// Longer than anything here takes on a busy machine; a condition that holds earlier ends the wait.
-pub const PATIENCE: Duration = Duration::from_secs(90);
+pub const PATIENCE: Duration = Duration::from_secs(60);
 
 /// What one test watches: topics that begin with `prefix`, a consumer group of its own, its database.
 #[derive(Clone)]
