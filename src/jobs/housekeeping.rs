@@ -3,8 +3,8 @@
 use std::future::Future;
 use std::time::Duration;
 
+use super::Supervisor;
 use super::turns::Turns;
-use super::{Instance, Supervisor};
 use crate::domain::clock::Clock;
 use crate::store::{Store, StoreError};
 use crate::telemetry;
@@ -22,7 +22,10 @@ const COMPARE_EVERY: Duration = Duration::from_secs(6 * 3_600);
 pub struct Housekeeping {
     pub store: Store,
     pub clock: Clock,
-    pub instance: Instance,
+    /// This process, as leases name it; unique among all that use the database.
+    pub holder: String,
+    /// How long a lease is held without renewal.
+    pub lease: Duration,
     /// Samples older than this are thinned to one an hour.
     pub samples_fine: Duration,
 }
@@ -52,7 +55,7 @@ impl Housekeeping {
         supervisor.spawn(name, move |token| {
             let (this, work) = (this.clone(), work.clone());
             async move {
-                let mut turns = Turns::new(this.store.clone(), this.clock.clone(), name, &this.instance, interval);
+                let mut turns = Turns::new(this.store.clone(), this.clock.clone(), name, &this.holder, this.lease, interval);
                 while turns.next(&token).await {
                     let result = work(this.store.clone(), this.clock.now_ms()).await;
                     turns.done(result);

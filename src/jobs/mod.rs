@@ -10,4 +10,3 @@ mod supervisor;
 mod turns;
 
 pub use supervisor::Supervisor;
-pub use turns::Instance;

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 
+use super::Supervisor;
 use super::turns::Turns;
-use super::{Instance, Supervisor};
 use crate::domain::clock::Clock;
 use crate::domain::settings::{ClusterSettings, DlqSettings};
 use crate::kafka::inspect::Inspector;
@@ -21,7 +21,10 @@ pub struct SamplerJob {
     pub clock: Clock,
     pub cluster: ClusterSettings,
     pub dlqs: Vec<DlqSettings>,
-    pub instance: Instance,
+    /// This process, as leases name it; unique among all that use the database.
+    pub holder: String,
+    /// How long a lease is held without renewal.
+    pub lease: Duration,
 }
 
 impl SamplerJob {
@@ -33,7 +36,7 @@ impl SamplerJob {
 
     async fn run(self, name: String, token: CancellationToken) {
         let interval = Duration::from_secs(self.cluster.sample_interval_s.max(1));
-        let mut turns = Turns::new(self.store.clone(), self.clock.clone(), &name, &self.instance, interval);
+        let mut turns = Turns::new(self.store.clone(), self.clock.clone(), &name, &self.holder, self.lease, interval);
         let mut sampler = Sampler::new(self.store, self.inspector, self.clock, &self.cluster, self.dlqs);
         while turns.next(&token).await {
             let sampled = sampler.tick().await;

@@ -9,14 +9,6 @@ use crate::store::Store;
 use crate::store::leases::{LeaseKeeper, LeaseState};
 use crate::telemetry;
 
-/// Who this process is to the others, and how long it holds a lease without renewing it.
-#[derive(Debug, Clone)]
-pub struct Instance {
-    /// Unique to this process.
-    pub holder: String,
-    pub lease: Duration,
-}
-
 /// The turns of one job.
 pub(super) struct Turns {
     store: Store,
@@ -30,10 +22,10 @@ pub(super) struct Turns {
 }
 
 impl Turns {
-    /// The first turn comes as soon as the lease is ours.
-    pub fn new(store: Store, clock: Clock, name: &str, instance: &Instance, interval: Duration) -> Turns {
-        let look_every = instance.lease / 3;
-        let keeper = LeaseKeeper::new(name, &instance.holder, instance.lease, look_every);
+    /// `holder` is unique to this process. The first turn comes as soon as the lease is ours.
+    pub fn new(store: Store, clock: Clock, name: &str, holder: &str, lease: Duration, interval: Duration) -> Turns {
+        let look_every = lease / 3;
+        let keeper = LeaseKeeper::new(name, holder, lease, look_every);
         let next = clock.monotonic();
         Turns { store, clock, name: name.to_owned(), keeper, look_every, interval, next }
     }
