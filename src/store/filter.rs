@@ -6,7 +6,7 @@
 //!
 //! PostgreSQL would at times rather walk the primary key and filter, which reads the whole table for a rare state. So the leading column of
 //! the index is pinned by a comparison of rows, `(state, id) < (s, after)` with `state >= s`, and the order names it: only that index
-//! gives that order. SQLite plans the same text the same way. `tests/it/store/plans.rs` holds both to it.
+//! gives that order. SQLite can be told the index (`INDEXED BY`), and starts in the middle of its list only for a plain equality. `tests/it/store/plans.rs` holds both to it.
 
 use super::bulk::short_hash;
 use super::counters::ARRIVALS;
@@ -155,8 +155,9 @@ impl<'a, D: Dialect> PageQuery<'a, D> {
         let rest = self.rest(Covers::STATE);
         let (after, limit) = (&self.after, &self.limit);
         let walk = format!(
-            "SELECT m.id FROM messages m WHERE m.dlq_id = s.dlq_id AND m.state >= s.state AND (m.state, m.id) < (s.state, {after}){rest} \
-             ORDER BY m.state DESC, m.id DESC LIMIT {limit}"
+            "SELECT m.id FROM {} WHERE m.dlq_id = s.dlq_id AND {}{rest} ORDER BY m.state DESC, m.id DESC LIMIT {limit}",
+            messages::<D>("messages_state"),
+            pin::<D>("state", "s.state", after)
         );
         for_each::<D>(&states, &walk)
     }
@@ -167,8 +168,8 @@ impl<'a, D: Dialect> PageQuery<'a, D> {
         let (after, limit) = (&self.after, &self.limit);
         // The `+ 0` keeps the planner from walking by id: this walk reads the range and keeps the newest ids of it.
         let walk = format!(
-            "SELECT m.id FROM messages m WHERE m.dlq_id = s.dlq_id AND m.state = s.state AND m.id < {after}{rest} \
-             ORDER BY m.id + 0 DESC LIMIT {limit}"
+            "SELECT m.id FROM {} WHERE m.dlq_id = s.dlq_id AND m.state = s.state AND m.id < {after}{rest} ORDER BY m.id + 0 DESC LIMIT {limit}",
+            messages::<D>("messages_time")
         );
         for_each::<D>(&states, &walk)
     }
@@ -189,7 +190,7 @@ impl<'a, D: Dialect> PageQuery<'a, D> {
             groups.push_str(&format!(" AND g.dlq_id {}", self.in_dlqs()));
         }
         let rest = self.rest(if prefix.is_some() { Covers::GROUP_AND_SEARCH } else { Covers::GROUP });
-        let walk = self.pinned("group_id", "s.id", &rest);
+        let walk = self.pinned("messages_group", "group_id", "s.id", &rest);
         for_each::<D>(&format!("({groups}) AS s"), &walk)
     }
 
@@ -198,14 +199,14 @@ impl<'a, D: Dialect> PageQuery<'a, D> {
         let hash = self.long(short_hash(key));
         let exact = same("record_key", &self.built.bind(Bind::Bytes(key.to_vec())));
         let rest = self.rest(covers);
-        self.pinned("key_hash", &hash, &format!("{exact}{rest}"))
+        self.pinned("messages_key", "key_hash", &hash, &format!("{exact}{rest}"))
     }
 
     fn by_business_key(&mut self, key: &str) -> String {
         let hash = self.long(short_hash(text(key).as_bytes()));
         let exact = same("business_key", &self.text(key));
         let rest = self.rest(Covers::SEARCH);
-        self.pinned("business_hash", &hash, &format!("{exact}{rest}"))
+        self.pinned("messages_business", "business_hash", &hash, &format!("{exact}{rest}"))
     }
 
     fn by_search(&mut self, q: &str) -> String {
@@ -214,11 +215,12 @@ impl<'a, D: Dialect> PageQuery<'a, D> {
     }
 
     /// A walk down one value of an index's leading column.
-    fn pinned(&self, column: &str, value: &str, rest: &str) -> String {
+    fn pinned(&self, index: &str, column: &str, value: &str, rest: &str) -> String {
         let (after, limit) = (&self.after, &self.limit);
         format!(
-            "SELECT m.id FROM messages m WHERE m.{column} >= {value} AND (m.{column}, m.id) < ({value}, {after}){rest} \
-             ORDER BY m.{column} DESC, m.id DESC LIMIT {limit}"
+            "SELECT m.id FROM {} WHERE {}{rest} ORDER BY m.{column} DESC, m.id DESC LIMIT {limit}",
+            messages::<D>(index),
+            pin::<D>(column, value, after)
         )
     }
 
@@ -310,6 +312,16 @@ impl<'a, D: Dialect> PageQuery<'a, D> {
 /// The walk for each row `s` of `outer`.
 fn for_each<D: Dialect>(outer: &str, walk: &str) -> String {
     D::FOR_EACH.replace("{outer}", outer).replace("{inner}", walk)
+}
+
+/// `messages m`, read by that index where the database can be told so.
+fn messages<D: Dialect>(index: &str) -> String {
+    D::MESSAGES_BY.replace("{index}", index)
+}
+
+/// One value of an index's column, and the ids of it before `after`.
+fn pin<D: Dialect>(column: &str, value: &str, after: &str) -> String {
+    D::PIN.replace("{column}", column).replace("{value}", value).replace("{after}", after)
 }
 
 /// The exact comparison beside a walk by hash, wrapped so that PostgreSQL does not guess from it that next to nothing will match, and so

@@ -73,7 +73,6 @@ on_both_stores! {
         for (filter, indexes) in cases {
             for after in [None, Some(4_000)] {
                 let plan = store.explain_messages(&filter, after, 50).await.unwrap();
-                if std::env::var("SHOW_PLANS").is_ok() { println!("{filter:?}\n{plan}\n"); }
                 for index in &indexes {
                     assert!(walks(&store, &plan, index), "{filter:?} does not walk {index}:\n{plan}");
                 }
