@@ -4,3 +4,5 @@
 
 pub mod access;
 pub mod health;
+pub mod intake;
+pub mod sampling;
