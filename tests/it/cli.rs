@@ -365,7 +365,26 @@ fn partition_explain_agrees_with_the_fixtures() {
         assert!(stdout(&output).starts_with(&expected), "expected {expected}got {}", stdout(&output));
     }
     let output = lazaret(folder.path(), &[], &["partition", "explain", "--key", "user-1042", "--partitions", "6"]);
-    insta::assert_snapshot!(stdout(&output), @"");
+    insta::assert_snapshot!(stdout(&output), @r#"
+    key "user-1042", 6 partitions: murmur2 4, crc32 3
+      murmur2: Java producers (murmur2_random). crc32: librdkafka producers by default (consistent_random).
+    at 8 partitions: murmur2 0, crc32 1 (murmur2 moves 4 -> 0, crc32 moves 3 -> 1); 75 % of all keys change partition
+
+    salted with -0 to -11, 6 partitions:
+      user-1042-0              murmur2 2, crc32 3
+      user-1042-1              murmur2 4, crc32 1
+      user-1042-2              murmur2 2, crc32 1
+      user-1042-3              murmur2 0, crc32 5
+      user-1042-4              murmur2 2, crc32 4
+      user-1042-5              murmur2 2, crc32 4
+      user-1042-6              murmur2 0, crc32 2
+      user-1042-7              murmur2 4, crc32 4
+      user-1042-8              murmur2 2, crc32 1
+      user-1042-9              murmur2 5, crc32 1
+      user-1042-10             murmur2 4, crc32 1
+      user-1042-11             murmur2 1, crc32 3
+      reach 5 of 6 partitions by murmur2, 5 of 6 by crc32
+    "#);
     for wrong in [["--partitions", "0"], ["--partitions", "six"]] {
         let output = lazaret(folder.path(), &[], &["partition", "explain", "--key", "k", wrong[0], wrong[1]]);
         assert_eq!(output.status.code(), Some(2), "{}", stderr(&output));
