@@ -3,6 +3,7 @@
 use super::payloads::{self, PayloadOf};
 use crate::domain::dialect::Dialect;
 use crate::domain::settings::{CustomDialect, CustomField, DialectChoice, DlqSettings, Encoding, TopicMatch};
+use crate::domain::template::KeyTemplate;
 
 /// One consumer of the shop and the topic that its dead letters go to.
 pub(super) struct Pipeline {
@@ -11,7 +12,7 @@ pub(super) struct Pipeline {
     pub(super) origin: &'static str,
     pub(super) group: &'static str,
     pub(super) owner: &'static str,
-    /// JSON pointer of the business key in the value; empty: the value is not JSON.
+    /// Template of the key that identifies a message for people and ledgers.
     pub(super) business_key: &'static str,
     pub(super) mask: &'static [&'static str],
     /// Dead letters on a usual weekday.
@@ -85,7 +86,7 @@ pub(super) const PIPELINES: &[Pipeline] = &[
         origin: "payments.initiated",
         group: "wallet",
         owner: "payments",
-        business_key: "/payment_id",
+        business_key: "{value:/payment_id}",
         mask: &["/card/number", "/email"],
         per_day: 16.0,
         backlog: 0,
@@ -141,7 +142,7 @@ pub(super) const PIPELINES: &[Pipeline] = &[
         origin: "orders.placed",
         group: "fulfilment",
         owner: "orders",
-        business_key: "/order_id",
+        business_key: "{value:/order_id}",
         mask: &["/ship_to/street"],
         per_day: 22.0,
         backlog: 0,
@@ -185,7 +186,7 @@ pub(super) const PIPELINES: &[Pipeline] = &[
         origin: "payments.settled",
         group: "notify",
         owner: "payments",
-        business_key: "/payment_id",
+        business_key: "{value:/payment_id}",
         mask: &["/email"],
         per_day: 25.0,
         backlog: 0,
@@ -221,7 +222,7 @@ pub(super) const PIPELINES: &[Pipeline] = &[
         origin: "orders.placed",
         group: "order-billing",
         owner: "orders",
-        business_key: "/message/orderId",
+        business_key: "{value:/message/orderId}",
         mask: &["/message/email"],
         per_day: 12.0,
         backlog: 0,
@@ -270,7 +271,7 @@ pub(super) const PIPELINES: &[Pipeline] = &[
         origin: "payments.initiated",
         group: "risk",
         owner: "risk",
-        business_key: "/payment_id",
+        business_key: "{value:/payment_id}",
         mask: &["/card/number", "/email"],
         per_day: 9.0,
         backlog: 0,
@@ -306,7 +307,7 @@ pub(super) const PIPELINES: &[Pipeline] = &[
         origin: "payments.initiated",
         group: "fraud-features",
         owner: "risk",
-        business_key: "/payment_id",
+        business_key: "{value:/payment_id}",
         mask: &["/card/number", "/email"],
         per_day: 14.0,
         backlog: 0,
@@ -355,7 +356,7 @@ pub(super) const PIPELINES: &[Pipeline] = &[
         origin: "support.replies",
         group: "support-mailer",
         owner: "support",
-        business_key: "/ticket",
+        business_key: "{value:/ticket}",
         mask: &["/email"],
         per_day: 6.0,
         backlog: 0,
@@ -394,7 +395,7 @@ pub(super) const PIPELINES: &[Pipeline] = &[
         origin: "inventory.changes",
         group: "connect-inventory-sink",
         owner: "warehouse",
-        business_key: "",
+        business_key: "{key}",
         mask: &[],
         per_day: 0.0,
         backlog: 14,
@@ -431,7 +432,7 @@ pub(super) const PIPELINES: &[Pipeline] = &[
         origin: "clicks.raw",
         group: "clicks-sessions",
         owner: "analytics",
-        business_key: "/session",
+        business_key: "{value:/session}",
         mask: &["/ip"],
         per_day: 0.0,
         backlog: 20,
@@ -486,6 +487,7 @@ fn settings_of(cluster: &str, pipeline: &Pipeline) -> DlqSettings {
         owner: Some(pipeline.owner.to_owned()),
         consumer_group: Some(pipeline.group.to_owned()),
         dialect,
+        business_key: KeyTemplate::parse(pipeline.business_key).ok(),
         mask: pipeline.mask.iter().map(|&pointer| pointer.to_owned()).collect(),
         ..DlqSettings::for_topics(cluster, TopicMatch::Names(vec![pipeline.topic.to_owned()]))
     }
@@ -505,5 +507,25 @@ fn house_convention() -> CustomDialect {
         stacktrace: field("shop-error-trace"),
         attempts: field("shop-attempts"),
         dead_lettered_at: field("shop-failed-at"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_pipeline_is_configured_and_can_fail() {
+        let settings = settings("demo");
+        assert_eq!(settings.len(), PIPELINES.len());
+        for (pipeline, configured) in PIPELINES.iter().zip(&settings) {
+            assert!(configured.business_key.is_some(), "{}: {} is no template", pipeline.topic, pipeline.business_key);
+            assert!(pipeline.failures.iter().any(|failure| failure.weight > 0), "{}", pipeline.topic);
+            assert!((pipeline.per_day > 0.0) != (pipeline.backlog > 0), "{}: a history or a backlog", pipeline.topic);
+        }
+        for incident in INCIDENTS {
+            let pipeline = PIPELINES.iter().find(|pipeline| pipeline.topic == incident.topic);
+            assert!(pipeline.is_some_and(|pipeline| incident.failure < pipeline.failures.len()), "{}", incident.topic);
+        }
     }
 }

@@ -10,7 +10,9 @@ use super::headers::{self, Failed};
 use super::payloads::{self, Facts, Payload};
 use super::pipelines::{self, Failure, PARTITIONS, PIPELINES, Pipeline, WALLET};
 use super::random::Random;
+use crate::domain::partition::partition_for;
 use crate::domain::record::Header;
+use crate::domain::settings::Partitioner;
 
 const MINUTE: i64 = 60_000;
 const HOUR: i64 = 60 * MINUTE;
@@ -270,8 +272,7 @@ fn share_of_hour(hour_ms: i64) -> f64 {
     HOURS[hour as usize] * WEEKDAYS[weekday as usize]
 }
 
-/// The partition of a key.
+/// The partition that the shop's Java producers choose.
 fn partition_of(key: Option<&[u8]>) -> i32 {
-    let hash = key.unwrap_or_default().iter().fold(0u32, |hash, byte| hash.wrapping_mul(31).wrapping_add(u32::from(*byte)));
-    (hash % PARTITIONS.cast_unsigned()).cast_signed()
+    partition_for(Partitioner::Murmur2Random, key, PARTITIONS).unwrap_or(0)
 }
