@@ -8,6 +8,7 @@ mod args;
 mod database;
 mod health;
 mod partition;
+mod suggest;
 mod terminal;
 
 use std::process::ExitCode;

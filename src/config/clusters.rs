@@ -10,24 +10,27 @@ use super::{Database, values};
 use crate::domain::settings::{ClusterSettings, Secret, TokenSource};
 
 /// Properties on which correctness rests: Lazaret sets them itself. With the reason, or what to use in their place.
-const OURS: [(&str, &str); 9] = [
+const OURS: [(&str, &str); 13] = [
     ("bootstrap.servers", "use bootstrap_servers"),
     ("metadata.broker.list", "use bootstrap_servers"),
+    ("group.id", "use group_id"),
+    ("group.instance.id", "instances come and go by themselves"),
+    ("group.protocol", "intake relies on cooperative-sticky"),
     ("allow.auto.create.topics", "asking for a topic must never create it"),
     ("auto.offset.reset", "a lost position must be noticed, not papered over"),
     ("enable.auto.commit", "positions live in the database"),
     ("enable.auto.offset.store", "positions live in the database"),
-    ("enable.partition.eof", "intake does without it"),
+    ("enable.partition.eof", "intake asks for it by itself"),
     ("isolation.level", "only committed records are read"),
     ("partition.assignment.strategy", "intake relies on cooperative-sticky"),
+    ("debug", "debug lines may hold secrets"),
 ];
 
 pub(super) fn cluster(name: String, mut section: Section<'_>, default_group_id: &str) -> ClusterSettings {
     let bootstrap_servers = section
         .required_text("bootstrap_servers", "kafka-1:9092,kafka-2:9092")
         .and_then(|text| section.parse("bootstrap_servers", &text, values::bootstrap_servers));
-    let mut properties = properties(&mut section);
-    let group_id = properties.remove("group.id").map_or_else(|| default_group_id.to_owned(), |secret| secret.expose().to_owned());
+    let properties = properties(&mut section);
     let oauth_token = oauth_token(&mut section, &properties);
     ClusterSettings {
         name,
@@ -36,7 +39,7 @@ pub(super) fn cluster(name: String, mut section: Section<'_>, default_group_id: 
         oauth_token,
         discovery_interval_s: section.number("discovery_interval_s", 30, 1..=86_400),
         sample_interval_s: section.number("sample_interval_s", 15, 1..=86_400),
-        group_id,
+        group_id: section.text("group_id").unwrap_or_else(|| default_group_id.to_owned()),
     }
 }
 
@@ -104,7 +107,7 @@ fn oauth_token(section: &mut Section<'_>, properties: &BTreeMap<String, Secret>)
     }
 }
 
-/// The consumer group that intake joins unless `"group.id"` is among the properties. Instances on one PostgreSQL share a group, so that
+/// The consumer group that intake joins unless `group_id` names another. Instances on one PostgreSQL share a group, so that
 /// they share the partitions. Each SQLite file is read by one process of its own: two people who look at one cluster from two laptops
 /// must not take partitions from each other, so host and path make the name.
 pub(super) fn default_group_id(database: &Database) -> String {

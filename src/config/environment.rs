@@ -10,7 +10,7 @@ const PREFIX: &str = "LAZARET_";
 /// Sections of single values.
 const SECTIONS: [&str; 7] = ["server", "database", "instance", "auth", "approval", "retention", "audit"];
 /// What a cluster has of single values.
-const CLUSTER_KEYS: [&str; 4] = ["bootstrap_servers", "discovery_interval_s", "sample_interval_s", "oauth_token_file"];
+const CLUSTER_KEYS: [&str; 5] = ["bootstrap_servers", "group_id", "discovery_interval_s", "sample_interval_s", "oauth_token_file"];
 /// Read elsewhere, or by tests alone.
 const NOT_OURS: [&str; 2] = ["LAZARET_LOG", "LAZARET_TEST_"];
 /// Giving one of a pair by variable takes the place of the other in the file.

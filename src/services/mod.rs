@@ -3,4 +3,6 @@
 //! May use: `domain`, `store`, `kafka`, `ledger`. Called by: `jobs`, `web`, `api`, `app`.
 
 pub mod access;
+pub mod checkup;
 pub mod health;
+pub mod suggest;

@@ -335,7 +335,7 @@ fn the_example_file_holds_every_setting_as_documented() {
 #[test]
 fn single_settings_become_the_domains_own_types() {
     let config = parse(
-        "[clusters.main]\nbootstrap_servers = 'k:9092'\nproperties = { \"sasl.mechanism\" = 'OAUTHBEARER', \"group.id\" = 'mine' }\n\
+        "[clusters.main]\nbootstrap_servers = 'k:9092'\nproperties = { \"sasl.mechanism\" = 'OAUTHBEARER' }\ngroup_id = 'mine'\n\
          oauth_token_command = ['print-token', '--now']\n[[dlq]]\ncluster = 'main'\npattern = '\\.DLT$'\ndialect = 'kafka_connect'\nstart = '7d'\n\
          [[dlq]]\ncluster = 'main'\ntopics = ['b']\npartitioner = 'consistent_random'\nstart = 'latest'\nowner = ''",
     )
