@@ -4,3 +4,4 @@
 
 pub mod access;
 pub mod health;
+pub mod messages;
