@@ -6,5 +6,6 @@ pub mod access;
 pub mod checkup;
 pub mod health;
 pub mod intake;
+pub mod messages;
 pub mod sampling;
 pub mod suggest;
