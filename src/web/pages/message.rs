@@ -11,7 +11,7 @@ use super::{Shell, SignedIn, When, dlq_path, group_title, words};
 use crate::api::Failure;
 use crate::api::messages::{unknown_message, value_note};
 use crate::api::query::{self, Query};
-use crate::domain::dialect::Reading;
+use crate::domain::dialect::{FieldReading, Reading};
 use crate::domain::record::{Header, display_text};
 use crate::services::messages::{Download, MessageView, ShownValue};
 use crate::store::messages::MessageRow;
@@ -104,7 +104,7 @@ pub async fn page(
 }
 
 fn build(shell: Shell, message: MessageView, view: Option<&str>, now_ms: i64) -> MessagePage {
-    let MessageView { row, value, headers, reading, group } = message;
+    let MessageView { row, value, headers, reading, fields, group } = message;
     let dlq = dlq_path(&row.cluster, &row.topic);
     let exception = row.exception_class.as_deref().map(|class| text::short_line(class, 500));
     let stacktrace = reading.as_ref().and_then(|reading| reading.stacktrace.as_deref());
@@ -126,7 +126,7 @@ fn build(shell: Shell, message: MessageView, view: Option<&str>, now_ms: i64) ->
         facts: facts(&row, reading.as_ref()),
         times: times(&row, now_ms),
         value: value_box(row.id, &value, view),
-        headers: header_lines(&headers, reading.as_ref()),
+        headers: header_lines(&headers, &fields),
         history: reading.filter(|reading| !reading.history.is_empty()).map(|reading| {
             let older: Vec<&str> = reading.history.iter().map(|dialect| dialect.as_str()).collect();
             format!("It also carries headers of {}: an older failure.", older.join(", "))
@@ -233,8 +233,7 @@ fn shown_bytes(id: i64, bytes: &[u8], view: Option<&str>, mut notes: Vec<String>
     }
 }
 
-fn header_lines(headers: &[Header], reading: Option<&Reading>) -> Vec<HeaderLine> {
-    let fields = reading.map_or(&[][..], |reading| &reading.fields);
+fn header_lines(headers: &[Header], fields: &[FieldReading]) -> Vec<HeaderLine> {
     let line = |(index, header): (usize, &Header)| {
         let read: Vec<_> = fields.iter().filter(|field| field.header == index).collect();
         let said: Vec<String> = read.iter().map(|field| format!("{}: {}", field.meaning, text::short_line(&field.value, 300))).collect();

@@ -51,7 +51,7 @@ on_both_stores! {
         assert_eq!(wallet["at_risk"]["state"], "all_stored");
         assert_eq!(wallet["uncollected"], 0);
         let rate = wallet["arrivals_per_min"].as_f64().unwrap();
-        assert!((rate - 199.0 / 15.0).abs() < 1e-9, "{rate}");
+        assert!((rate - 199.0 / (15.0 + 11.0 / 60.0)).abs() < 1e-9, "{rate}");
         let row = text_of(&page, "#dlqs tbody tr");
         assert!(row.contains("200") && row.contains("3h 12m") && row.contains("all stored") && row.contains("13/min"), "{row}");
         assert!(row.contains("payments · wallet"), "{row}");
@@ -87,9 +87,9 @@ on_both_stores! {
         let dlq = house.dlq("orders.DLQ").await;
         house.sample(&dlq, 0, None).await;
         assert_eq!(house.json("/api/v1/dlqs").await["items"][0]["status"], "healthy");
-        house.clock.step(std::time::Duration::from_secs(46));
+        house.clock.step(std::time::Duration::from_secs(61));
         let list = house.json("/api/v1/dlqs").await;
-        assert_eq!(list["items"][0]["status"], "no_data", "older than three intervals");
+        assert_eq!(list["items"][0]["status"], "no_data", "older than three intervals and a minute");
         house.clock.step(std::time::Duration::from_secs(2 * 3600));
         let page = house.page("/").await;
         let label = attributes(&page, "svg.spark", "aria-label").remove(0);
