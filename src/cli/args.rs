@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 
+use crate::config;
 use crate::domain::access::{OwnerScope, Role};
 
 /// An operator's dashboard for Kafka dead-letter queues.
@@ -16,6 +17,12 @@ pub struct CommandLine {
 
 #[derive(Debug, Subcommand)]
 pub enum Command {
+    /// See it all without installing anything: a made-up shop with an outage under way. Starts over each time.
+    Demo(Demo),
+    /// Watch DLQs and serve the pages.
+    Serve(Serve),
+    /// Look whether everything that is configured can be reached, and say what is missing. Changes nothing.
+    Check(Check),
     /// Bring the database up to this version.
     Migrate(Place),
     /// Manage the people who sign in.
@@ -39,6 +46,71 @@ pub enum Command {
     },
     /// Ask a running Lazaret on this machine whether it lives (for containers without curl).
     Healthcheck(Place),
+}
+
+#[derive(Debug, Args)]
+pub struct Demo {
+    /// Address and port of the pages
+    #[arg(long, default_value = "127.0.0.1:8080", value_parser = config::listen_address)]
+    pub listen: String,
+    /// Folder of the demo's database; what an earlier demo left in it is deleted
+    #[arg(long, value_name = "FOLDER", default_value = crate::app::demo::DEFAULT_FOLDER)]
+    pub data_dir: PathBuf,
+    /// T in the tokens T-viewer, T-operator, T-approver and T-admin [default: random]
+    #[arg(long, value_name = "T")]
+    pub api_token: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub struct Serve {
+    #[command(flatten)]
+    pub source: Source,
+    /// Build no producer: nothing can ever be sent. Always so without a file
+    #[arg(long)]
+    pub read_only: bool,
+    /// Address and port of the pages [default: server.listen]
+    #[arg(long, value_parser = config::listen_address)]
+    pub listen: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub struct Check {
+    #[command(flatten)]
+    pub source: Source,
+    /// Write TOML for the topics that look like DLQs to standard output
+    #[arg(long)]
+    pub suggest: bool,
+}
+
+/// A file, or the few flags that a first look needs.
+#[derive(Debug, Args)]
+pub struct Source {
+    /// The configuration [default: lazaret.toml if there is one]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["bootstrap", "dlq", "start", "property", "property_file"])]
+    pub config: Option<PathBuf>,
+    /// Without a file: host:port of one or several brokers
+    #[arg(long, value_name = "HOST:PORT")]
+    pub bootstrap: Option<String>,
+    /// Without a file: a regular expression that the names of DLQs match, for example '\.(DLQ|DLT)$'; may be repeated
+    #[arg(long, value_name = "PATTERN", requires = "bootstrap")]
+    pub dlq: Vec<String>,
+    /// Without a file: where a DLQ that was never seen before begins: earliest, latest, or an age such as 7d
+    #[arg(long, requires = "bootstrap")]
+    pub start: Option<String>,
+    /// Without a file: a property of librdkafka, for example security.protocol=SASL_SSL; may be repeated
+    #[arg(long, value_name = "NAME=VALUE", value_parser = pair, requires = "bootstrap")]
+    pub property: Vec<(String, String)>,
+    /// Without a file: a property whose value is in a file, for example sasl.password=/run/secrets/kafka; may be repeated
+    #[arg(long, value_name = "NAME=FILE", value_parser = pair, requires = "bootstrap")]
+    pub property_file: Vec<(String, String)>,
+}
+
+fn pair(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((name, value)) if !name.is_empty() && !value.is_empty() => Ok((name.to_owned(), value.to_owned())),
+        // Not repeated: it may be a password typed in the wrong place.
+        _ => Err("is not of the form NAME=VALUE".to_owned()),
+    }
 }
 
 /// Which configuration names the database.

@@ -1,23 +1,15 @@
 //! Opening the database for a command, and `lazaret migrate`.
 
-use std::path::Path;
-
 use super::args::Place;
 use super::terminal::Waiting;
-use super::{Failure, environment};
-use crate::app;
+use super::{Failure, environment, source};
 use crate::config::{Config, Purpose};
-use crate::store::Store;
-
-/// Taken without being named, if it is there.
-const DEFAULT_FILE: &str = "lazaret.toml";
+use crate::store::{Store, StoreError};
 
 /// The configuration that a command about the database needs.
 pub fn config(place: &Place) -> Result<Config, Failure> {
-    let default = Path::new(DEFAULT_FILE);
-    let file = place.config.as_deref().or_else(|| default.exists().then_some(default));
     let environment = environment()?;
-    Ok(match file {
+    Ok(match source::file(place.config.as_deref()) {
         Some(file) => Config::load(file, environment, Purpose::Database)?,
         None => Config::from_text("", "environment", "".into(), environment, Purpose::Database)?,
     })
@@ -27,7 +19,7 @@ pub fn config(place: &Place) -> Result<Config, Failure> {
 /// start; PostgreSQL may be in use by another version and is left as it is.
 pub async fn open(place: &Place) -> Result<(Config, Store), Failure> {
     let config = config(place)?;
-    let store = app::open_store(&config.database).await.map_err(|error| failed(&config, &error))?;
+    let store = Store::connect(config.database.url.expose()).await.map_err(|error| failed(&config, &error))?;
     if config.database.sqlite_path().is_some() {
         store.migrate().await.map_err(|error| failed(&config, &error))?;
     }
@@ -39,9 +31,9 @@ pub async fn migrate(place: &Place) -> Result<(), Failure> {
     let config = config(place)?;
     let waiting = Waiting::start(&format!("Migrating {}", config.database.shown()));
     let outcome = async {
-        let store = app::open_store(&config.database).await?;
+        let store = Store::connect(config.database.url.expose()).await?;
         let applied = store.migrate().await?;
-        Ok::<_, app::AppError>((store.version().await?, applied))
+        Ok::<_, StoreError>((store.version().await?, applied))
     }
     .await;
     waiting.end();

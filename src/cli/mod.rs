@@ -5,9 +5,13 @@
 
 mod access;
 mod args;
+mod check;
 mod database;
+mod demo;
 mod health;
 mod partition;
+mod serve;
+mod source;
 mod suggest;
 mod terminal;
 
@@ -64,6 +68,9 @@ fn run(command: args::Command) -> Result<(), Failure> {
             print!("{}", partition::explain(&explain));
             Ok(())
         }
+        Command::Demo(options) => block_on(demo::demo(options)),
+        Command::Serve(options) => block_on(serve::serve(options)),
+        Command::Check(options) => block_on(check::check(options)),
         Command::Migrate(place) => block_on(database::migrate(&place)),
         Command::User { place, command } => block_on(access::user(&place, command)),
         Command::Token { place, command } => block_on(access::token(&place, command)),

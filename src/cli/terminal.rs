@@ -4,9 +4,10 @@ use std::io::{BufRead as _, IsTerminal as _};
 use std::path::Path;
 use std::time::Duration;
 
-use indicatif::ProgressBar;
+use indicatif::{ProgressBar, ProgressStyle};
 
 use super::Failure;
+use crate::services::intake::{ClusterStatus, ClusterView};
 
 /// Asks for a new password twice, without echo; or reads it from a file, or from standard input where that is no terminal.
 pub fn new_password(file: Option<&Path>) -> Result<String, Failure> {
@@ -49,10 +50,50 @@ impl Waiting {
         Waiting(bar)
     }
 
+    /// Prints a finished line on stdout, above the moving one.
+    pub fn above(&self, line: &str) {
+        self.0.suspend(|| println!("{line}"));
+    }
+
     /// Takes the moving line away.
     pub fn end(self) {
         self.0.finish_and_clear();
     }
+}
+
+/// A bar on stderr whose length becomes known on the way.
+pub fn bar(what: &'static str) -> ProgressBar {
+    if !std::io::stderr().is_terminal() {
+        return ProgressBar::hidden();
+    }
+    let bar = ProgressBar::new(0).with_message(what);
+    match ProgressStyle::with_template("{msg} [{bar:30}] {human_pos} of {human_len}, {eta} left") {
+        Ok(style) => bar.with_style(style),
+        Err(_) => bar,
+    }
+}
+
+/// Shows on a terminal how the first backlog is taken in; ends when all clusters have caught up. Elsewhere it ends at once.
+pub async fn first_backlog(clusters: &[ClusterStatus]) {
+    if !std::io::stderr().is_terminal() {
+        return;
+    }
+    let bar = bar("Taking in");
+    loop {
+        tokio::time::sleep(Duration::from_millis(250)).await;
+        let views: Vec<ClusterView> = clusters.iter().map(ClusterStatus::view).collect();
+        let taken_in: u64 = views.iter().map(|view| view.progress.taken_in).sum();
+        // One cluster that does not know how much is left makes the whole unknown.
+        let left: Option<u64> = views.iter().map(|view| view.progress.uncollected).sum();
+        if let Some(left) = left {
+            bar.set_length(taken_in + left);
+            bar.set_position(taken_in);
+            if left == 0 && views.iter().all(|view| view.topics.is_some()) {
+                break;
+            }
+        }
+    }
+    bar.finish_and_clear();
 }
 
 /// Columns as wide as their widest cell.

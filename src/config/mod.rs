@@ -25,7 +25,7 @@ pub use fault::{ConfigError, Fault};
 pub use flags::Flags;
 pub use ledgers::{ExpiredClaim, Ledger, RedisLedger, Tier};
 pub use schemas::{Schema, SchemaKind};
-pub use values::age_ms;
+pub use values::{age_ms, listen_address};
 
 /// Everything that can be configured.
 #[derive(Debug, Clone)]

@@ -78,6 +78,11 @@ pub(super) fn listen(text: &str) -> Result<String, Wrong> {
     }
 }
 
+/// `host:port`, as the command line takes it; the error says what is wrong and what would be right.
+pub fn listen_address(text: &str) -> Result<String, String> {
+    listen(text).map_err(|wrong| format!("{}. {}.", wrong.what, wrong.remedy))
+}
+
 /// An absolute http(s) URL. It is not repeated in the fault: it may hold a password or a key.
 pub(super) fn http_url(text: &str) -> Result<String, Wrong> {
     if url_with_scheme(text, &["http", "https"]) {

@@ -1,8 +1,11 @@
 //! Everything that speaks Kafka: the intake consumer, look-ups (topics, ids, offsets, retention), client settings.
 //!
 //! May use: `domain`, rdkafka. Called by: `services` (look-ups, intake events), `app`. Nothing here knows the store.
-//! `topic_id` holds the only unsafe code of the program.
+//! [`ffi`] holds the only unsafe code of the program: Kafka's topic ids and what else rdkafka's safe half does not offer.
 
+pub mod check;
 pub mod client;
+mod ffi;
 pub mod inspect;
 pub mod intake;
+mod token;

@@ -99,6 +99,9 @@ impl Intake {
             telemetry::discarded(&self.cluster, &partition.0, partition.1, "read before the last start");
             return None;
         }
+        if read.records.is_empty() && read.position == reading.next_offset {
+            return None;
+        }
         let settings = Arc::clone(&self.topics.get(&partition.0)?.settings);
         let batch = PartitionBatch {
             id: reading.id,
@@ -195,6 +198,7 @@ impl Intake {
                 reading.next_offset = batch.next_offset;
                 reading.end = reading.end.map(|end| end.max(batch.next_offset));
             }
+            self.outbox.push(IntakeCommand::Committed { partition: partition.clone(), position: batch.next_offset });
         }
         if stored < all {
             telemetry::duplicates(&self.cluster, all - stored);

@@ -1,5 +1,7 @@
 //! What several journeys share: real servers, databases of a test's own.
 
+pub mod producer;
+
 use std::io::Write as _;
 use std::sync::atomic::{AtomicU32, Ordering};
 

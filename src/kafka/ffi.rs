@@ -1,0 +1,351 @@
+//! The only unsafe code of the program: what rdkafka's safe half does not offer.
+//!
+//! - Kafka's topic ids and a topic's configuration, asked on a client that exists (rdkafka's admin client opens connections of its own,
+//!   and knows no topic ids);
+//! - headers as bytes: rdkafka panics on a header name that is not UTF-8;
+//! - positions of chosen partitions, without asking for the whole assignment;
+//! - one record read without a consumer group.
+//!
+//! Every pointer here is made, used and freed within one function or one guard; nothing unsafe leaves this file.
+#![allow(unsafe_code, reason = "this is the one place for it")]
+
+use std::collections::BTreeMap;
+use std::ffi::{CStr, CString, c_char, c_int};
+use std::ptr::{null, null_mut};
+use std::time::Duration;
+
+use rdkafka::consumer::{BaseConsumer, Consumer as _, ConsumerContext};
+use rdkafka::error::RDKafkaErrorCode;
+use rdkafka::message::BorrowedMessage;
+use rdkafka::topic_partition_list::TopicPartitionList;
+use rdkafka_sys as sys;
+use rdkafka_sys::types::{RDKafka, RDKafkaRespErr};
+
+use crate::domain::record::{Header, Record};
+
+/// An error code of librdkafka or of the broker, with the text that came with it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Failure {
+    pub code: RDKafkaErrorCode,
+    pub reason: String,
+}
+
+impl Failure {
+    fn of(error: RDKafkaRespErr) -> Failure {
+        let code = RDKafkaErrorCode::from(error);
+        Failure { code, reason: code.to_string() }
+    }
+}
+
+fn check(error: RDKafkaRespErr) -> Result<(), Failure> {
+    if error == RDKafkaRespErr::RD_KAFKA_RESP_ERR_NO_ERROR { Ok(()) } else { Err(Failure::of(error)) }
+}
+
+fn native<C: ConsumerContext>(consumer: &BaseConsumer<C>) -> *mut RDKafka {
+    consumer.client().native_ptr()
+}
+
+fn milliseconds(timeout: Duration) -> c_int {
+    c_int::try_from(timeout.as_millis()).unwrap_or(c_int::MAX)
+}
+
+/// Copies a C string of librdkafka's; null is empty.
+///
+/// # Safety
+/// `text` is null or points to a NUL-terminated string that lives for the duration of the call.
+unsafe fn text(text: *const c_char) -> String {
+    if text.is_null() { String::new() } else { unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned() }
+}
+
+// ---------------------------------------------------------------------------------------------------------------- records
+
+/// Copies a message, so that librdkafka can have its buffer back.
+pub(super) fn record_of(message: &BorrowedMessage<'_>) -> Record {
+    // SAFETY: a borrowed message points to a message without error that lives as long as the borrow.
+    unsafe { copy_record(message.ptr()) }
+}
+
+/// # Safety
+/// `message` points to a live consumed message without error.
+unsafe fn copy_record(message: *const sys::rd_kafka_message_t) -> Record {
+    unsafe {
+        let m = &*message;
+        let timestamp = sys::rd_kafka_message_timestamp(message, null_mut());
+        Record {
+            topic: text(sys::rd_kafka_topic_name(m.rkt)),
+            partition: m.partition,
+            offset: m.offset,
+            // -1 is "none" on the wire.
+            timestamp_ms: (timestamp != -1).then_some(timestamp),
+            key: bytes(m.key.cast(), m.key_len),
+            value: bytes(m.payload.cast(), m.len),
+            headers: headers(message),
+        }
+    }
+}
+
+/// Null and empty differ: null has no pointer.
+///
+/// # Safety
+/// `data` is null or points to `length` bytes.
+unsafe fn bytes(data: *const u8, length: usize) -> Option<Vec<u8>> {
+    if data.is_null() { None } else { Some(unsafe { std::slice::from_raw_parts(data, length) }.to_vec()) }
+}
+
+/// A name ends at its first NUL byte: librdkafka gives names as C strings only.
+///
+/// # Safety
+/// `message` points to a live consumed message.
+unsafe fn headers(message: *const sys::rd_kafka_message_t) -> Vec<Header> {
+    unsafe {
+        let mut list = null_mut();
+        if check(sys::rd_kafka_message_headers(message, &mut list)).is_err() {
+            return Vec::new(); // NOENT: it has none
+        }
+        let count = sys::rd_kafka_header_cnt(list);
+        let mut headers = Vec::with_capacity(count);
+        for index in 0..count {
+            let (mut name, mut value, mut size) = (null(), null(), 0);
+            if check(sys::rd_kafka_header_get_all(list, index, &mut name, &mut value, &mut size)).is_err() {
+                break;
+            }
+            headers.push(Header { name: CStr::from_ptr(name).to_bytes().to_vec(), value: bytes(value.cast(), size) });
+        }
+        headers
+    }
+}
+
+// -------------------------------------------------------------------------------------------------------------- positions
+
+/// Fills in the consumer's position of each partition of the list: one past the last record *or transaction marker* that went
+/// through `poll`. `Offset::Invalid` where nothing has since the last seek.
+pub(super) fn fill_positions<C: ConsumerContext>(consumer: &BaseConsumer<C>, partitions: &mut TopicPartitionList) -> Result<(), Failure> {
+    // SAFETY: both pointers are owned by live objects; the list is borrowed mutably.
+    check(unsafe { sys::rd_kafka_position(native(consumer), partitions.ptr()) })
+}
+
+/// Whether any broker answers within the time-out. Asks for the brokers and the topics that this client uses already, no others.
+pub(super) fn any_broker_answers<C: ConsumerContext>(consumer: &BaseConsumer<C>, timeout: Duration) -> Result<(), Failure> {
+    let mut metadata = null();
+    // SAFETY: the client is live; a metadata pointer is set only on success and freed right here.
+    unsafe {
+        check(sys::rd_kafka_metadata(native(consumer), 0, null_mut(), &mut metadata, milliseconds(timeout)))?;
+        sys::rd_kafka_metadata_destroy(metadata);
+    }
+    Ok(())
+}
+
+// ----------------------------------------------------------------------------------------------------------- admin requests
+
+/// A pointer and the function that frees it.
+struct Owned<T>(*mut T, unsafe extern "C" fn(*mut T));
+
+impl<T> Drop for Owned<T> {
+    fn drop(&mut self) {
+        if !self.0.is_null() {
+            // SAFETY: made by librdkafka, given to nobody else, freed once.
+            unsafe { self.1(self.0) }
+        }
+    }
+}
+
+/// Sends one admin request with `submit` and waits for its result event. Such a request always ends in an event, with an error when
+/// its time is over.
+fn admin_request<C: ConsumerContext>(
+    consumer: &BaseConsumer<C>,
+    operation: sys::rd_kafka_admin_op_t,
+    timeout: Duration,
+    submit: impl FnOnce(*mut RDKafka, *const sys::rd_kafka_AdminOptions_t, *mut sys::rd_kafka_queue_t),
+) -> Result<Owned<sys::rd_kafka_event_t>, Failure> {
+    let client = native(consumer);
+    // SAFETY: options and queue live until this function ends; librdkafka copies the options and counts references to the queue.
+    unsafe {
+        let options = Owned(sys::rd_kafka_AdminOptions_new(client, operation), sys::rd_kafka_AdminOptions_destroy);
+        let mut why: [c_char; 512] = [0; 512];
+        check(sys::rd_kafka_AdminOptions_set_request_timeout(options.0, milliseconds(timeout), why.as_mut_ptr(), why.len()))?;
+        let queue = Owned(sys::rd_kafka_queue_new(client), sys::rd_kafka_queue_destroy);
+        submit(client, options.0, queue.0);
+        // A second more: librdkafka's own timer is to end the request.
+        let event =
+            Owned(sys::rd_kafka_queue_poll(queue.0, milliseconds(timeout + Duration::from_secs(1))), sys::rd_kafka_event_destroy);
+        if event.0.is_null() {
+            return Err(Failure::of(RDKafkaRespErr::RD_KAFKA_RESP_ERR__TIMED_OUT));
+        }
+        match check(sys::rd_kafka_event_error(event.0)) {
+            Ok(()) => Ok(event),
+            Err(failure) => Err(Failure { reason: text(sys::rd_kafka_event_error_string(event.0)), ..failure }),
+        }
+    }
+}
+
+/// What the broker says of one topic.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum TopicId {
+    Id(String),
+    /// It exists, and this broker has no ids.
+    None,
+    Missing,
+}
+
+/// Kafka's id of each topic (base64, as Kafka's own tools print it). Names must not be empty.
+pub(super) fn topic_ids<C: ConsumerContext>(
+    consumer: &BaseConsumer<C>,
+    topics: &[String],
+    timeout: Duration,
+) -> Result<BTreeMap<String, TopicId>, Failure> {
+    // A name with NUL is no topic's; it stays out of the answer, like any other that does not exist.
+    let names: Vec<CString> = topics.iter().filter_map(|name| CString::new(name.as_str()).ok()).collect();
+    if names.is_empty() {
+        return Ok(BTreeMap::new());
+    }
+    let mut pointers: Vec<*const c_char> = names.iter().map(|name| name.as_ptr()).collect();
+    // SAFETY: the collection copies the names; the description array and all it points to belong to the event, which outlives the loop.
+    unsafe {
+        let collection = Owned(
+            sys::rd_kafka_TopicCollection_of_topic_names(pointers.as_mut_ptr(), pointers.len()),
+            sys::rd_kafka_TopicCollection_destroy,
+        );
+        let event =
+            admin_request(consumer, sys::rd_kafka_admin_op_t::RD_KAFKA_ADMIN_OP_DESCRIBETOPICS, timeout, |client, options, queue| {
+                sys::rd_kafka_DescribeTopics(client, collection.0, options, queue);
+            })?;
+        let result = sys::rd_kafka_event_DescribeTopics_result(event.0);
+        let mut count = 0;
+        let descriptions = sys::rd_kafka_DescribeTopics_result_topics(result, &mut count);
+        let mut ids = BTreeMap::new();
+        for index in 0..count {
+            let description = *descriptions.add(index);
+            ids.insert(text(sys::rd_kafka_TopicDescription_name(description)), describe_one(description)?);
+        }
+        Ok(ids)
+    }
+}
+
+/// # Safety
+/// `description` points to a live topic description.
+unsafe fn describe_one(description: *const sys::rd_kafka_TopicDescription_t) -> Result<TopicId, Failure> {
+    unsafe {
+        let error = sys::rd_kafka_TopicDescription_error(description);
+        if !error.is_null() {
+            let failure = Failure::of(sys::rd_kafka_error_code(error));
+            return match failure.code {
+                RDKafkaErrorCode::UnknownTopicOrPartition | RDKafkaErrorCode::UnknownTopic | RDKafkaErrorCode::InvalidTopic => {
+                    Ok(TopicId::Missing)
+                }
+                RDKafkaErrorCode::NoError => id_of(description),
+                _ => {
+                    let topic = text(sys::rd_kafka_TopicDescription_name(description));
+                    Err(Failure { reason: format!("{topic}: {}", text(sys::rd_kafka_error_string(error))), ..failure })
+                }
+            };
+        }
+        id_of(description)
+    }
+}
+
+/// # Safety
+/// `description` points to a live topic description.
+unsafe fn id_of(description: *const sys::rd_kafka_TopicDescription_t) -> Result<TopicId, Failure> {
+    unsafe {
+        let id = sys::rd_kafka_TopicDescription_topic_id(description);
+        let absent = id.is_null() || (sys::rd_kafka_Uuid_most_significant_bits(id) == 0 && sys::rd_kafka_Uuid_least_significant_bits(id) == 0);
+        Ok(if absent { TopicId::None } else { TopicId::Id(text(sys::rd_kafka_Uuid_base64str(id))) })
+    }
+}
+
+/// The configuration of each topic: name and value of every entry that has a value.
+pub(super) type TopicConfigs = BTreeMap<String, Result<BTreeMap<String, String>, Failure>>;
+
+/// Asks for the configuration of topics.
+pub(super) fn topic_configs<C: ConsumerContext>(
+    consumer: &BaseConsumer<C>,
+    topics: &[String],
+    timeout: Duration,
+) -> Result<TopicConfigs, Failure> {
+    let names: Vec<CString> =
+        topics.iter().filter(|name| !name.is_empty()).filter_map(|name| CString::new(name.as_str()).ok()).collect();
+    if names.is_empty() {
+        return Ok(BTreeMap::new());
+    }
+    // SAFETY: librdkafka copies the resources before the request function returns; the result belongs to the event.
+    unsafe {
+        let resources: Vec<Owned<sys::rd_kafka_ConfigResource_t>> = names
+            .iter()
+            .map(|name| sys::rd_kafka_ConfigResource_new(sys::rd_kafka_ResourceType_t::RD_KAFKA_RESOURCE_TOPIC, name.as_ptr()))
+            .map(|resource| Owned(resource, sys::rd_kafka_ConfigResource_destroy as unsafe extern "C" fn(_)))
+            .collect();
+        let mut pointers: Vec<_> = resources.iter().map(|resource| resource.0).collect();
+        let event =
+            admin_request(consumer, sys::rd_kafka_admin_op_t::RD_KAFKA_ADMIN_OP_DESCRIBECONFIGS, timeout, |client, options, queue| {
+                sys::rd_kafka_DescribeConfigs(client, pointers.as_mut_ptr(), pointers.len(), options, queue);
+            })?;
+        let mut count = 0;
+        let answers = sys::rd_kafka_DescribeConfigs_result_resources(sys::rd_kafka_event_DescribeConfigs_result(event.0), &mut count);
+        Ok((0..count).map(|index| *answers.add(index)).map(|answer| (text(sys::rd_kafka_ConfigResource_name(answer)), entries(answer))).collect())
+    }
+}
+
+/// # Safety
+/// `resource` points to a live resource of a result.
+unsafe fn entries(resource: *const sys::rd_kafka_ConfigResource_t) -> Result<BTreeMap<String, String>, Failure> {
+    unsafe {
+        if let Err(failure) = check(sys::rd_kafka_ConfigResource_error(resource)) {
+            return Err(Failure { reason: text(sys::rd_kafka_ConfigResource_error_string(resource)), ..failure });
+        }
+        let mut count = 0;
+        let entries = sys::rd_kafka_ConfigResource_configs(resource, &mut count);
+        Ok((0..count)
+            .map(|index| *entries.add(index))
+            .filter(|entry| !sys::rd_kafka_ConfigEntry_value(*entry).is_null())
+            .map(|entry| (text(sys::rd_kafka_ConfigEntry_name(entry)), text(sys::rd_kafka_ConfigEntry_value(entry))))
+            .collect())
+    }
+}
+
+// ------------------------------------------------------------------------------------------------ one record, without a group
+
+/// What a read of one record came to.
+#[derive(Debug)]
+pub(super) enum Read {
+    Record(Record),
+    /// The end of the partition: nothing is there, or transaction markers only.
+    End,
+    TimedOut,
+}
+
+/// Reads the first record at or after `offset`. Two reads of one partition must not run at once on one client.
+pub(super) fn read_one<C: ConsumerContext>(
+    consumer: &BaseConsumer<C>,
+    topic: &str,
+    partition: i32,
+    offset: i64,
+    timeout: Duration,
+) -> Result<Read, Failure> {
+    let name = CString::new(topic).map_err(|_| Failure::of(RDKafkaRespErr::RD_KAFKA_RESP_ERR_TOPIC_EXCEPTION))?;
+    // SAFETY: the topic handle is counted; the partition is started and stopped here and the message freed here.
+    unsafe {
+        let handle = Owned(sys::rd_kafka_topic_new(native(consumer), name.as_ptr(), null_mut()), sys::rd_kafka_topic_destroy);
+        if handle.0.is_null() || sys::rd_kafka_consume_start(handle.0, partition, offset) != 0 {
+            return Err(Failure::of(sys::rd_kafka_last_error()));
+        }
+        let read = consume_one(handle.0, partition, timeout);
+        sys::rd_kafka_consume_stop(handle.0, partition);
+        read
+    }
+}
+
+/// # Safety
+/// `topic` is a live handle whose `partition` is started.
+unsafe fn consume_one(topic: *mut sys::rd_kafka_topic_t, partition: i32, timeout: Duration) -> Result<Read, Failure> {
+    unsafe {
+        let message = Owned(sys::rd_kafka_consume(topic, partition, milliseconds(timeout)), sys::rd_kafka_message_destroy);
+        if message.0.is_null() {
+            return Ok(Read::TimedOut);
+        }
+        match (*message.0).err {
+            RDKafkaRespErr::RD_KAFKA_RESP_ERR_NO_ERROR => Ok(Read::Record(copy_record(message.0))),
+            RDKafkaRespErr::RD_KAFKA_RESP_ERR__PARTITION_EOF => Ok(Read::End),
+            error => Err(Failure { reason: text(sys::rd_kafka_message_errstr(message.0)), ..Failure::of(error) }),
+        }
+    }
+}
