@@ -3,7 +3,9 @@
 //! With `LAZARET_TEST_SCREENSHOTS` set to a folder it leaves pictures there, for a person to judge.
 
 use std::net::SocketAddr;
+use std::time::Duration;
 
+use fantoccini::elements::Element;
 use fantoccini::{Client, ClientBuilder, Locator};
 use hyper_util::client::legacy::connect::HttpConnector;
 use lazaret::domain::access::{OwnerScope, Role};
@@ -82,13 +84,19 @@ impl Browser {
         self.command("se/log", json!({ "type": "browser" })).await
     }
 
+    /// Waits for it: a form's answer takes as long as a password's hash.
+    async fn element(&self, selector: &str) -> Element {
+        let found = self.client.wait().at_most(Duration::from_secs(20)).for_element(Locator::Css(selector)).await;
+        found.unwrap_or_else(|error| panic!("{selector}: {error}"))
+    }
+
     async fn click(&self, selector: &str) {
-        let element = self.client.find(Locator::Css(selector)).await.unwrap_or_else(|error| panic!("{selector}: {error}"));
+        let element = self.element(selector).await;
         element.click().await.unwrap_or_else(|error| panic!("{selector}: {error}"));
     }
 
     async fn text(&self, selector: &str) -> String {
-        let element = self.client.find(Locator::Css(selector)).await.unwrap_or_else(|error| panic!("{selector}: {error}"));
+        let element = self.element(selector).await;
         element.text().await.expect("its text")
     }
 
@@ -158,7 +166,10 @@ async fn furnish(house: &House) {
     records.extend(hostile(topic, next));
     let wallet = house.take_in(topic, records).await;
     house.sample(&wallet, 4_000, None).await;
-    let mixed = house.take_in("orders.fulfilment.DLT", fixtures("orders.fulfilment.DLT")).await;
+    let mut records = fixtures("orders.fulfilment.DLT");
+    records.retain(|record| !record.headers.iter().any(|header| header.name == b"failed-at"));
+    records.iter_mut().for_each(|record| record.timestamp_ms = Some(NOW_MS - 70 * MINUTE_MS));
+    let mixed = house.take_in("orders.fulfilment.DLT", records).await;
     let risk = Sample {
         dlq_id: mixed.id,
         at_ms: NOW_MS - 4_000,
