@@ -138,7 +138,7 @@ pub fn cluster(bootstrap: &str, group: &str) -> ClusterSettings {
 /// `n` small records for one partition, with values that tell them apart.
 pub fn records(n: usize, partition: i32, word: &str) -> Vec<NewRecord> {
     (0..n)
-        .map(|i| NewRecord::value(format!("{{\"payment_id\":\"{word}-{partition}-{i}\"}}")).key(format!("k{i}")).to_partition(partition))
+        .map(|i| NewRecord::value(format!("{{\"payment_id\":\"{word}-{partition}-{i}\"}}")).key(format!("k{i}")).on_partition(partition))
         .collect()
 }
 
