@@ -86,7 +86,7 @@ pub async fn sign_in(
 ) -> Result<Response, Failure> {
     let next = safe_next(Some(&form.next)).to_owned();
     let again = |status: StatusCode, fault: String| {
-        let page = SignInPage { shell: Shell::new(&state, None, ""), name: form.name.clone(), next: next.clone(), fault: Some(fault) };
+        let page = SignInPage { shell: Shell::new(&state, None, ""), name: text::line(&form.name), next: next.clone(), fault: Some(fault) };
         (status, page).into_response()
     };
     if let Err(wait) = state.sign_ins.attempt(client, &form.name, state.clock.monotonic()) {
@@ -95,7 +95,9 @@ pub async fn sign_in(
         response.headers_mut().insert(header::RETRY_AFTER, seconds.into());
         return Ok(response);
     }
-    match state.access.sign_in(&form.name, &form.password).await? {
+    // No name has NUL, and PostgreSQL refuses to look for one.
+    let cookie = if form.name.contains('\0') { None } else { state.access.sign_in(&form.name, &form.password).await? };
+    match cookie {
         None => Ok(again(StatusCode::UNPROCESSABLE_ENTITY, "Name or password is wrong.".to_owned())),
         Some(cookie) => Ok((jar.add(session_cookie(&state, cookie)), Redirect::to(&next)).into_response()),
     }
