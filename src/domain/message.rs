@@ -206,7 +206,7 @@ fn lap(record: &Record) -> i32 {
 }
 
 /// SHA-256 over key, value and packed headers, each with its length before it; null has a length of its own.
-fn body_hash(record: &Record) -> [u8; 32] {
+pub fn body_hash(record: &Record) -> [u8; 32] {
     let mut hash = Sha256::new();
     for part in [record.key.as_deref(), record.value.as_deref(), Some(&pack_headers(&record.headers))] {
         hash.update(part.map_or(u64::MAX, |bytes| bytes.len() as u64).to_be_bytes());

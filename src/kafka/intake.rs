@@ -1,9 +1,10 @@
 //! The intake consumer: a `BaseConsumer` on a thread of its own. It decides nothing: it reports assignments, batches and errors as
 //! events, and does what it is told by commands. A partition is assigned paused and delivers nothing until told where to start.
 //!
-//! The thread itself is in `worker`, what librdkafka calls back in `callbacks`.
+//! The thread itself is in `worker`, what it keeps in `desk`, what librdkafka calls back in `callbacks`.
 
 mod callbacks;
+mod desk;
 mod worker;
 
 use std::collections::BTreeMap;
@@ -114,8 +115,7 @@ impl IntakeConsumer {
             ("enable.partition.eof", "true"),
         ];
         let config = client_config(cluster, &tuned, &ours)?;
-        let consumer =
-            config.create_with_context(callbacks::Callbacks::new(cluster)).map_err(|error| creation_error(cluster, &error))?;
+        let consumer = config.create_with_context(callbacks::Callbacks::new(cluster)).map_err(|error| creation_error(cluster, &error))?;
         let (event_sender, events) = mpsc::channel(EVENT_QUEUE);
         let (commands, command_receiver) = std::sync::mpsc::channel();
         let stop = Arc::new(AtomicBool::new(false));

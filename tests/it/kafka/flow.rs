@@ -194,7 +194,8 @@ async fn a_full_queue_loses_and_doubles_nothing_and_keeps_the_membership() {
     let producer = TestProducer::at(topics.bootstrap());
     producer.send_all(&topic, (0..COUNT).map(|n| NewRecord::value(format!("v{n}")).to_partition(i32::from(n % 2 == 1))));
 
-    let quick = with(cluster(topics.bootstrap()), &[("max.poll.interval.ms", "3000"), ("session.timeout.ms", "3000")]);
+    let quick = [("max.poll.interval.ms", "3000"), ("session.timeout.ms", "3000"), ("heartbeat.interval.ms", "500")];
+    let quick = with(cluster(topics.bootstrap()), &quick);
     let mut reading = Reading::of(&quick, &[&topic]);
     for stall_at in [1000, 20_000, 40_000] {
         reading.until("more records", |reading| reading.records.len() >= stall_at).await;
