@@ -18,6 +18,7 @@ use crate::api::query::Query;
 use crate::services::access::AccessError;
 use crate::web::AppState;
 use crate::web::guard::{identify, safe_next, session_cookie, session_value};
+use crate::web::view::text;
 
 #[derive(Template, WebTemplate)]
 #[template(path = "access/sign_in.html")]
@@ -125,8 +126,12 @@ pub async fn setup_page(State(state): State<AppState>, RawQuery(raw): RawQuery) 
 /// `POST /setup`.
 pub async fn setup(State(state): State<AppState>, jar: CookieJar, Form(form): Form<SetupForm>) -> Result<Response, Failure> {
     let again = |fault: String| {
-        let page =
-            SetupPage { shell: Shell::new(&state, None, ""), token: Some(form.token.clone()), name: form.name.clone(), fault: Some(fault) };
+        let page = SetupPage {
+            shell: Shell::new(&state, None, ""),
+            token: Some(form.token.clone()),
+            name: text::line(&form.name),
+            fault: Some(fault),
+        };
         (StatusCode::UNPROCESSABLE_ENTITY, page).into_response()
     };
     if form.password != form.again {
