@@ -90,6 +90,35 @@ pub fn display_text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).replace('\0', "\u{2400}")
 }
 
+/// The beginning of a text, at most `limit` bytes of it, splitting no character.
+pub fn clip(text: &str, limit: usize) -> &str {
+    &text[..text.floor_char_boundary(limit)]
+}
+
+/// As [`display_text`], out of at most `limit` bytes; that something was left out is shown.
+pub fn display_text_within(bytes: &[u8], limit: usize) -> String {
+    if bytes.len() <= limit {
+        return display_text(bytes);
+    }
+    format!("{}…", display_text(&bytes[..boundary_before(bytes, limit)]))
+}
+
+/// As [`display_text_within`], but keeps both ends: the root cause of a long Java trace stands at its end, that of a .NET trace at its start.
+pub fn display_both_ends(bytes: &[u8], limit: usize) -> String {
+    if bytes.len() <= limit {
+        return display_text(bytes);
+    }
+    let head = boundary_before(bytes, limit / 2);
+    let tail = boundary_before(bytes, bytes.len() - limit / 2);
+    format!("{}\n…\n{}", display_text(&bytes[..head]), display_text(&bytes[tail..]))
+}
+
+/// The nearest place at or before `at` that splits no character, in bytes that are UTF-8.
+fn boundary_before(bytes: &[u8], at: usize) -> usize {
+    let continues = |i: usize| bytes.get(i).is_some_and(|byte| byte & 0xc0 == 0x80);
+    (at.saturating_sub(3)..=at).rev().find(|i| !continues(*i)).unwrap_or(at)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -108,6 +137,17 @@ mod tests {
                 prop_assert_eq!(pack_headers(&headers), bytes);
             }
         }
+    }
+
+    #[test]
+    fn cutting_splits_no_character() {
+        let text = "é".repeat(10);
+        assert_eq!(clip(&text, 5), "éé");
+        assert_eq!(clip(&text, 99), text);
+        assert_eq!(display_text_within(text.as_bytes(), 5), "éé…");
+        assert_eq!(display_text_within(text.as_bytes(), 20), text);
+        assert_eq!(display_both_ends(text.as_bytes(), 6), "é\n…\néé");
+        assert_eq!(display_text_within(&[0x80; 9], 4), "\u{fffd}\u{fffd}\u{fffd}\u{fffd}…");
     }
 
     #[test]

@@ -1,1 +1,0 @@
-//! Which failure group a message belongs to, and why.
