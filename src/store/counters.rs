@@ -1,7 +1,10 @@
 //! Exact counts without `COUNT(*)`: transactions append to `counter_deltas`, a folder sums them into `counters`, readers add both.
 
-use super::{Store, StoreError};
 use std::collections::BTreeMap;
+
+use super::sql_pieces::{Dialect as _, rows};
+use super::{Store, StoreError};
+use crate::domain::message::MessageState;
 
 /// What the counters say of one DLQ.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -24,36 +27,206 @@ pub struct CounterDrift {
 impl DlqCounts {
     /// Messages not yet replayed or archived.
     pub fn depth(&self) -> i64 {
-        use crate::domain::message::MessageState;
         MessageState::ALL.iter().filter(|s| s.is_open()).filter_map(|s| self.by_state.get(s.as_str())).sum()
     }
 }
 
-impl Store {
-    /// Counts of every DLQ by id.
-    pub async fn dlq_counts(&self) -> Result<BTreeMap<i64, DlqCounts>, StoreError> {
-        todo!()
+/// Kinds of counter: one per state; `ref` is 0.
+const fn state_kind(state: MessageState) -> &'static str {
+    match state {
+        MessageState::Quarantined => "state/quarantined",
+        MessageState::UnderReview => "state/under_review",
+        MessageState::SchemaCheck => "state/schema_check",
+        MessageState::IdempotencyCheck => "state/idempotency_check",
+        MessageState::Replayed => "state/replayed",
+        MessageState::Archived => "state/archived",
     }
-    /// Arrivals of each DLQ with dead-lettered time in `[from, to)` ms, by bucket of `bucket_ms` (a multiple of 60,000): (dlq id, bucket start, count). Buckets without arrivals are absent.
+}
+/// Arrivals by minute of dead-lettered time; `ref` is the minute's first ms.
+pub(super) const ARRIVALS: &str = "arrivals";
+/// Open messages of a group; `ref` is its id.
+pub(super) const GROUP_OPEN: &str = "group_open";
+/// All messages of a group, with the span of their dead-lettered times; `ref` is its id.
+pub(super) const GROUP_TOTAL: &str = "group_total";
+/// Archived messages whose follow-up is open; `ref` is 0.
+const FOLLOW_UP: &str = "follow_up";
+
+const MINUTE_MS: i64 = 60_000;
+
+/// A change of one counter, as a transaction appends it.
+#[derive(Debug, PartialEq, Eq, serde::Serialize)]
+pub(super) struct Delta {
+    dlq_id: i64,
+    kind: &'static str,
+    #[serde(rename = "ref")]
+    of: i64,
+    amount: i64,
+    first_ms: Option<i64>,
+    last_ms: Option<i64>,
+}
+
+/// The deltas of new messages, given as (dlq, group, dead-lettered at), summed by counter.
+pub(super) fn deltas_of_new(state: MessageState, messages: impl Iterator<Item = (i64, i64, i64)>) -> Vec<Delta> {
+    let mut sums: BTreeMap<(i64, &'static str, i64), Delta> = BTreeMap::new();
+    let mut add = |dlq_id: i64, kind: &'static str, of: i64, span: Option<i64>| {
+        let sum = sums.entry((dlq_id, kind, of)).or_insert(Delta { dlq_id, kind, of, amount: 0, first_ms: span, last_ms: span });
+        sum.amount += 1;
+        sum.first_ms = sum.first_ms.min(span);
+        sum.last_ms = sum.last_ms.max(span);
+    };
+    for (dlq_id, group_id, at_ms) in messages {
+        add(dlq_id, state_kind(state), 0, None);
+        add(dlq_id, ARRIVALS, minute(at_ms), None);
+        add(dlq_id, GROUP_TOTAL, group_id, Some(at_ms));
+        if state.is_open() {
+            add(dlq_id, GROUP_OPEN, group_id, None);
+        }
+    }
+    sums.into_values().collect()
+}
+
+fn minute(at_ms: i64) -> i64 {
+    at_ms - at_ms.rem_euclid(MINUTE_MS)
+}
+
+/// Counters and unfolded deltas in one statement: one snapshot, so each amount is seen exactly once.
+const COUNTS: &str = "SELECT dlq_id, kind, CAST(SUM(amount) AS BIGINT) AS amount FROM (
+        SELECT c.dlq_id, c.kind, c.amount FROM dlqs d JOIN counters c ON c.dlq_id = d.id AND c.ref = 0 AND c.kind IN ($1, $2, $3, $4, $5, $6, $7)
+        UNION ALL SELECT dlq_id, kind, amount FROM counter_deltas WHERE ref = 0 AND kind IN ($1, $2, $3, $4, $5, $6, $7)) counted
+     GROUP BY dlq_id, kind";
+
+/// `$1` the DLQ or 0, `[$2, $3)` minutes, `$4` the bucket, `$5` the kind.
+const ARRIVALS_BY_BUCKET: &str = "SELECT dlq_id, ref - ref % $4 AS bucket, CAST(SUM(amount) AS BIGINT) FROM (
+        SELECT c.dlq_id, c.ref, c.amount FROM dlqs d JOIN counters c ON c.dlq_id = d.id AND c.kind = $5 AND c.ref >= $2 AND c.ref < $3 WHERE $1 = 0 OR d.id = $1
+        UNION ALL SELECT dlq_id, ref, amount FROM counter_deltas WHERE kind = $5 AND ref >= $2 AND ref < $3 AND ($1 = 0 OR dlq_id = $1)) counted
+     GROUP BY dlq_id, ref - ref % $4 HAVING SUM(amount) <> 0 ORDER BY dlq_id, bucket";
+
+/// Each MIN is the first entry of an index: `messages_time`, `messages_event`.
+const OLDEST_OPEN: &str = "SELECT dlq_id, MIN(oldest), MIN(event) FROM (
+        SELECT d.id AS dlq_id,
+            (SELECT m.dead_lettered_at_ms FROM messages m WHERE m.dlq_id = d.id AND m.state = s.state ORDER BY m.dead_lettered_at_ms LIMIT 1) AS oldest,
+            (SELECT m.origin_at_ms FROM messages m WHERE m.dlq_id = d.id AND m.state = s.state AND m.origin_at_ms IS NOT NULL
+             ORDER BY m.origin_at_ms LIMIT 1) AS event
+        FROM dlqs d CROSS JOIN (SELECT $1 AS state UNION ALL SELECT $2 UNION ALL SELECT $3 UNION ALL SELECT $4) s) by_state
+     WHERE oldest IS NOT NULL GROUP BY dlq_id ORDER BY dlq_id";
+
+/// What is counted (`counted`) against what is there (`actual`), by counter, where they differ. One statement, one snapshot.
+/// `$1` the DLQ, `$2..$5` the kinds `arrivals`, `group_total`, `group_open`, `follow_up`, `$6` and `$7` the states that are not open.
+const DRIFT: &str = "SELECT kind, ref, CAST(SUM(counted) AS BIGINT), CAST(SUM(actual) AS BIGINT) FROM (
+        SELECT kind, ref, amount AS counted, 0 AS actual FROM counters WHERE dlq_id = $1
+        UNION ALL SELECT kind, ref, amount, 0 FROM counter_deltas WHERE dlq_id = $1
+        UNION ALL SELECT 'state/' || state, 0, 0, COUNT(*) FROM messages WHERE dlq_id = $1 GROUP BY state
+        UNION ALL SELECT $2, minute, 0, COUNT(*) FROM (
+            SELECT dead_lettered_at_ms - (dead_lettered_at_ms % 60000 + 60000) % 60000 AS minute FROM messages WHERE dlq_id = $1) minutes GROUP BY minute
+        UNION ALL SELECT $3, group_id, 0, COUNT(*) FROM messages WHERE dlq_id = $1 GROUP BY group_id
+        UNION ALL SELECT $4, group_id, 0, COUNT(*) FROM messages WHERE dlq_id = $1 AND state NOT IN ($6, $7) GROUP BY group_id
+        UNION ALL SELECT $5, 0, 0, COUNT(*) FROM messages WHERE dlq_id = $1 AND follow_up = 'open') compared
+     GROUP BY kind, ref HAVING SUM(counted) <> SUM(actual) ORDER BY kind, ref";
+
+impl Store {
+    /// Counts of every DLQ by id. A DLQ that never held a message is absent.
+    pub async fn dlq_counts(&self) -> Result<BTreeMap<i64, DlqCounts>, StoreError> {
+        let rows: Vec<(i64, String, i64)> = read!(self, |pool| {
+            let mut query = sqlx::query_as::<Db, (i64, String, i64)>(COUNTS).bind(FOLLOW_UP);
+            for state in MessageState::ALL {
+                query = query.bind(state_kind(state));
+            }
+            query.fetch_all(pool).await?
+        })?;
+        let mut counts: BTreeMap<i64, DlqCounts> = BTreeMap::new();
+        for (dlq_id, kind, amount) in rows {
+            let counts = counts.entry(dlq_id).or_default();
+            match kind.strip_prefix("state/") {
+                Some(state) => {
+                    counts.by_state.insert(state.to_owned(), amount);
+                }
+                None => counts.follow_up_open = amount,
+            }
+        }
+        Ok(counts)
+    }
+
+    /// Arrivals of each DLQ with dead-lettered time in `[from, to)` ms, by bucket of `bucket_ms` (a multiple of 60,000): (dlq id, bucket start, count).
+    /// Buckets without arrivals are absent. Arrivals are kept by the minute: `from` and `to` count from the start of theirs.
     pub async fn arrivals(
         &self,
-        _dlq_id: Option<i64>,
-        _from_ms: i64,
-        _to_ms: i64,
-        _bucket_ms: i64,
+        dlq_id: Option<i64>,
+        from_ms: i64,
+        to_ms: i64,
+        bucket_ms: i64,
     ) -> Result<Vec<(i64, i64, i64)>, StoreError> {
-        todo!()
+        // The last minute of [from, to) counts in full, whether or not `to` falls on its end.
+        let end = minute(to_ms.saturating_add(MINUTE_MS - 1));
+        read!(self, |pool| {
+            let query = sqlx::query_as::<Db, (i64, i64, i64)>(ARRIVALS_BY_BUCKET).bind(dlq_id.unwrap_or(0)).bind(minute(from_ms)).bind(end);
+            query.bind(bucket_ms.max(MINUTE_MS)).bind(ARRIVALS).fetch_all(pool).await?
+        })
     }
+
     /// Oldest open message of each DLQ: (dlq id, min dead_lettered_at_ms, min origin_at_ms of the open ones where known).
     pub async fn oldest_open(&self) -> Result<Vec<(i64, i64, Option<i64>)>, StoreError> {
-        todo!()
+        read!(self, |pool| {
+            let mut query = sqlx::query_as::<Db, (i64, i64, Option<i64>)>(OLDEST_OPEN);
+            for state in MessageState::ALL.into_iter().filter(|state| state.is_open()) {
+                query = query.bind(state.as_str());
+            }
+            query.fetch_all(pool).await?
+        })
     }
-    /// Folds at most `limit` deltas. Returns how many; call again while it returns `limit`.
-    pub async fn fold_counters(&self, _limit: i64) -> Result<i64, StoreError> {
-        todo!()
+
+    /// Folds at most `limit` deltas. Returns how many; call again while it returns `limit`. Several may fold at once: on PostgreSQL each
+    /// takes deltas that no other has in hand, and adds to the counters in one order.
+    pub async fn fold_counters(&self, limit: i64) -> Result<i64, StoreError> {
+        transaction!(self, |tx| {
+            let ids = sqlx::query_scalar::<Db, i64>(Db::PICK_DELTAS).bind(limit).fetch_all(&mut *tx).await?;
+            if !ids.is_empty() {
+                let list = rows(&ids);
+                sqlx::query(Db::FOLD_DELTAS).bind(&list).execute(&mut *tx).await?;
+                sqlx::query(Db::DROP_DELTAS).bind(&list).execute(&mut *tx).await?;
+            }
+            i64::try_from(ids.len()).unwrap_or(i64::MAX)
+        })
     }
+
     /// Compares the counters of one DLQ with its rows (a full count: never on a page's path).
-    pub async fn check_counters(&self, _dlq_id: i64) -> Result<Vec<CounterDrift>, StoreError> {
-        todo!()
+    pub async fn check_counters(&self, dlq_id: i64) -> Result<Vec<CounterDrift>, StoreError> {
+        let rows: Vec<(String, i64, i64, i64)> = read!(self, |pool| {
+            let mut query = sqlx::query_as::<Db, (String, i64, i64, i64)>(DRIFT).bind(dlq_id);
+            for word in [ARRIVALS, GROUP_TOTAL, GROUP_OPEN, FOLLOW_UP] {
+                query = query.bind(word);
+            }
+            for state in MessageState::ALL.into_iter().filter(|state| !state.is_open()) {
+                query = query.bind(state.as_str());
+            }
+            query.fetch_all(pool).await?
+        })?;
+        let named = |kind: String, of: i64| if of == 0 { kind } else { format!("{kind} {of}") };
+        let drift =
+            |(kind, of, counted, actual): (String, i64, i64, i64)| CounterDrift { dlq_id, counter: named(kind, of), counted, actual };
+        Ok(rows.into_iter().map(drift).collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_kind_of_a_state_names_the_state() {
+        for state in MessageState::ALL {
+            assert_eq!(state_kind(state), format!("state/{}", state.as_str()));
+        }
+    }
+
+    #[test]
+    fn new_messages_add_up_by_counter() {
+        let deltas = deltas_of_new(MessageState::Quarantined, [(1, 7, 60_000), (1, 7, 119_999), (1, 8, -1)].into_iter());
+        let amount = |kind: &str, of: i64| deltas.iter().find(|d| d.kind == kind && d.of == of).map(|d| (d.amount, d.first_ms, d.last_ms));
+        assert_eq!(amount("state/quarantined", 0), Some((3, None, None)));
+        assert_eq!(amount(ARRIVALS, 60_000), Some((2, None, None)));
+        assert_eq!(amount(ARRIVALS, -60_000), Some((1, None, None)));
+        assert_eq!(amount(GROUP_TOTAL, 7), Some((2, Some(60_000), Some(119_999))));
+        assert_eq!(amount(GROUP_OPEN, 8), Some((1, None, None)));
+        assert_eq!(deltas.len(), 7);
     }
 }

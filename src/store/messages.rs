@@ -1,10 +1,11 @@
 //! Messages and their bodies.
 
 use super::positions::PartitionId;
+use super::sql_pieces::text;
 use super::{Store, StoreError};
 use crate::domain::classify::FailureClass;
 use crate::domain::message::{MessageState, NewMessage};
-use crate::domain::record::Header;
+use crate::domain::record::{Header, unpack_headers};
 
 /// What intake read from one partition: its messages and how far the position moves, guarded by epoch and expected offset.
 #[derive(Debug, Clone, PartialEq)]
@@ -102,35 +103,148 @@ pub struct MessagePage {
     pub next: Option<i64>,
 }
 
+/// The columns of [`RawMessage`], of `messages m` and `dlqs d`.
+macro_rules! message_row {
+    () => {
+        "m.id, m.dlq_id, d.cluster, d.topic, m.incarnation, m.partition, m.record_offset, m.state, m.resolution, m.outcome, m.reason, m.dialect, m.class, \
+         m.class_reason, m.group_id, m.exception_class, m.exception_message, m.origin_topic, m.origin_partition, m.origin_offset, m.origin_at_ms, \
+         m.consumer_group, m.attempts, m.lap, m.business_key, m.tenant, m.record_at_ms, m.dead_lettered_at_ms, m.timestamp_suspect, m.first_seen_at_ms, \
+         m.record_key, m.size"
+    };
+}
+pub(super) use message_row;
+
+/// A message as the database gives it, its words still texts.
+#[derive(sqlx::FromRow)]
+pub(super) struct RawMessage {
+    id: i64,
+    dlq_id: i64,
+    cluster: String,
+    topic: String,
+    incarnation: i32,
+    partition: i32,
+    record_offset: i64,
+    state: String,
+    resolution: Option<String>,
+    outcome: Option<String>,
+    reason: Option<String>,
+    dialect: String,
+    class: String,
+    class_reason: String,
+    group_id: i64,
+    exception_class: Option<String>,
+    exception_message: Option<String>,
+    origin_topic: Option<String>,
+    origin_partition: Option<i32>,
+    origin_offset: Option<i64>,
+    origin_at_ms: Option<i64>,
+    consumer_group: Option<String>,
+    attempts: Option<i64>,
+    lap: i32,
+    business_key: Option<String>,
+    tenant: Option<String>,
+    record_at_ms: Option<i64>,
+    dead_lettered_at_ms: i64,
+    timestamp_suspect: bool,
+    first_seen_at_ms: i64,
+    record_key: Option<Vec<u8>>,
+    size: i64,
+}
+
+impl TryFrom<RawMessage> for MessageRow {
+    type Error = StoreError;
+
+    fn try_from(raw: RawMessage) -> Result<MessageRow, StoreError> {
+        Ok(MessageRow {
+            state: raw.state.parse().map_err(|_| StoreError::unreadable("state", &raw.state))?,
+            class: raw.class.parse().map_err(|_| StoreError::unreadable("class", &raw.class))?,
+            id: raw.id,
+            dlq_id: raw.dlq_id,
+            cluster: raw.cluster,
+            topic: raw.topic,
+            incarnation: raw.incarnation,
+            partition: raw.partition,
+            offset: raw.record_offset,
+            resolution: raw.resolution,
+            outcome: raw.outcome,
+            reason: raw.reason,
+            dialect: raw.dialect,
+            class_reason: raw.class_reason,
+            group_id: raw.group_id,
+            exception_class: raw.exception_class,
+            exception_message: raw.exception_message,
+            origin_topic: raw.origin_topic,
+            origin_partition: raw.origin_partition,
+            origin_offset: raw.origin_offset,
+            origin_at_ms: raw.origin_at_ms,
+            consumer_group: raw.consumer_group,
+            attempts: raw.attempts,
+            lap: raw.lap,
+            business_key: raw.business_key,
+            tenant: raw.tenant,
+            record_at_ms: raw.record_at_ms,
+            dead_lettered_at_ms: raw.dead_lettered_at_ms,
+            timestamp_suspect: raw.timestamp_suspect,
+            first_seen_at_ms: raw.first_seen_at_ms,
+            key: raw.record_key,
+            size: raw.size,
+        })
+    }
+}
+
 impl Store {
-    /// Stores messages, bodies, counter deltas and moves the positions, all in one transaction (PROTOCOLS: intake). Groups that are
-    /// new are made first. Identity is (dlq, incarnation, partition, offset): a row that exists already is kept and not counted again.
-    pub async fn take_in(&self, _batches: &[PartitionBatch], _now_ms: i64) -> Result<TakeIn, StoreError> {
-        todo!()
+    /// One message; None if there is none of that id.
+    pub async fn message(&self, id: i64) -> Result<Option<MessageRow>, StoreError> {
+        const SQL: &str = concat!("SELECT ", message_row!(), " FROM messages m JOIN dlqs d ON d.id = m.dlq_id WHERE m.id = $1");
+        read!(self, |pool| {
+            let raw = sqlx::query_as::<Db, RawMessage>(SQL).bind(id).fetch_optional(pool).await?;
+            raw.map(MessageRow::try_from).transpose()?
+        })
     }
-    /// Newest first; `after` is the `next` of the previous page; `limit` 1..=500.
-    pub async fn messages(&self, _filter: &MessageFilter, _after: Option<i64>, _limit: i64) -> Result<MessagePage, StoreError> {
-        todo!()
-    }
-    pub async fn message(&self, _id: i64) -> Result<Option<MessageRow>, StoreError> {
-        todo!()
-    }
+
     /// By coordinates; the newest incarnation that has the offset unless one is named.
     pub async fn message_at(
         &self,
-        _cluster: &str,
-        _topic: &str,
-        _partition: i32,
-        _offset: i64,
-        _incarnation: Option<i32>,
+        cluster: &str,
+        topic: &str,
+        partition: i32,
+        offset: i64,
+        incarnation: Option<i32>,
     ) -> Result<Option<MessageRow>, StoreError> {
-        todo!()
+        const SQL: &str = concat!(
+            "SELECT ",
+            message_row!(),
+            " FROM dlqs d JOIN incarnations i ON i.dlq_id = d.id
+              JOIN messages m ON m.dlq_id = d.id AND m.incarnation = i.incarnation AND m.partition = $3 AND m.record_offset = $4
+              WHERE d.cluster = $1 AND d.topic = $2 AND ($5 = 0 OR i.incarnation = $5) ORDER BY m.incarnation DESC, m.rewrite DESC LIMIT 1"
+        );
+        read!(self, |pool| {
+            let query = sqlx::query_as::<Db, RawMessage>(SQL).bind(text(cluster)).bind(text(topic)).bind(partition).bind(offset);
+            let raw = query.bind(incarnation.unwrap_or(0)).fetch_optional(pool).await?;
+            raw.map(MessageRow::try_from).transpose()?
+        })
     }
-    pub async fn body(&self, _message_id: i64) -> Result<Option<Body>, StoreError> {
-        todo!()
+
+    /// The exact bytes of a message; None if they were purged or there is no such message.
+    pub async fn body(&self, message_id: i64) -> Result<Option<Body>, StoreError> {
+        const SQL: &str =
+            "SELECT b.value, b.headers, m.body_hash FROM bodies b JOIN messages m ON m.id = b.message_id WHERE b.message_id = $1";
+        let row: Option<(Option<Vec<u8>>, Vec<u8>, Vec<u8>)> =
+            read!(self, |pool| { sqlx::query_as::<Db, _>(SQL).bind(message_id).fetch_optional(pool).await? })?;
+        row.map(|(value, headers, hash)| {
+            let headers = unpack_headers(&headers).map_err(|error| StoreError::unreadable("headers", &error.to_string()))?;
+            Ok(Body { value, headers, hash })
+        })
+        .transpose()
     }
+
     /// The newest stored record of a partition: offset, Kafka's timestamp and body hash. For brokers that give no topic id.
-    pub async fn newest_record(&self, _id: PartitionId) -> Result<Option<(i64, Option<i64>, Vec<u8>)>, StoreError> {
-        todo!()
+    pub async fn newest_record(&self, id: PartitionId) -> Result<Option<(i64, Option<i64>, Vec<u8>)>, StoreError> {
+        const SQL: &str =
+            "SELECT record_offset, record_at_ms, body_hash FROM messages WHERE dlq_id = $1 AND incarnation = $2 AND partition = $3
+             ORDER BY record_offset DESC, rewrite DESC LIMIT 1";
+        read!(self, |pool| {
+            sqlx::query_as::<Db, _>(SQL).bind(id.dlq_id).bind(id.incarnation).bind(id.partition).fetch_optional(pool).await?
+        })
     }
 }

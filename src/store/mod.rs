@@ -4,87 +4,112 @@
 //! `bulk` the fast paths, `filter` the one place that builds SQL. Instants are `BIGINT` ms UTC, bound by the caller from its
 //! `Clock`; no query asks the database what time it is.
 
+#[macro_use]
+mod either;
+
+mod bulk;
+mod connect;
 pub mod counters;
 pub mod dlqs;
+mod error;
+mod filter;
 pub mod groups;
 pub mod leases;
 pub mod messages;
 pub mod positions;
 pub mod samples;
+mod sql_pieces;
+mod take_in;
 pub mod tokens;
 pub mod users;
 
-/// The database, one of two.
+use std::sync::Arc;
+
+pub use error::StoreError;
+use sql_pieces::Dialect as _;
+
+/// The database, one of two. Cheap to clone; clones share pools and caches.
 #[derive(Debug, Clone)]
 pub enum Store {
-    Postgres(sqlx::PgPool),
-    /// Readers' pool and the single writer's.
-    Sqlite {
-        readers: sqlx::SqlitePool,
-        writer: sqlx::SqlitePool,
-    },
+    Postgres(PostgresStore),
+    Sqlite(SqliteStore),
 }
 
-/// Why a store call failed.
-#[derive(Debug, thiserror::Error)]
-pub enum StoreError {
-    #[error("database: {0}")]
-    Database(#[from] sqlx::Error),
-    #[error("migrations: {0}")]
-    Migrate(#[from] sqlx::migrate::MigrateError),
-    /// The URL's scheme or content is not usable; says which are.
-    #[error("database.url: {0}")]
-    Url(String),
-    /// Another `lazaret serve` uses this SQLite file.
-    #[error("{0}")]
-    InUse(String),
-    /// A stored value is not one that this version writes.
-    #[error("stored {what} is not readable: {value}")]
-    Unreadable { what: &'static str, value: String },
+/// PostgreSQL: one pool.
+#[derive(Debug, Clone)]
+pub struct PostgresStore {
+    pub pool: sqlx::PgPool,
+    groups: Arc<groups::KnownGroups>,
 }
 
-impl StoreError {
-    /// Whether waiting and trying again may help (connection lost, database starting, pool exhausted, SQLite busy).
-    pub fn is_transient(&self) -> bool {
-        todo!()
-    }
+/// SQLite: a pool of readers and the single writer.
+#[derive(Debug, Clone)]
+pub struct SqliteStore {
+    pub readers: sqlx::SqlitePool,
+    /// At most one connection; every transaction on it is `BEGIN IMMEDIATE`.
+    pub writer: sqlx::SqlitePool,
+    groups: Arc<groups::KnownGroups>,
+    /// Held for the store's lifetime by [`Store::connect_exclusive`]; the operating system lets go of it when the process ends, however it ends.
+    _lock: Option<Arc<std::fs::File>>,
 }
 
-/// An open transaction. On SQLite it holds the one writer (`BEGIN IMMEDIATE`).
+/// An open transaction. On SQLite it holds the one writer (`BEGIN IMMEDIATE`). Dropped without a commit, it is rolled back.
 pub enum Tx {
     Postgres(sqlx::Transaction<'static, sqlx::Postgres>),
     Sqlite(sqlx::Transaction<'static, sqlx::Sqlite>),
 }
 
 impl Store {
-    /// Opens `sqlite://path` (made when missing, WAL) or `postgres://..`. Does not migrate. Never shows the URL's password in an error.
-    pub async fn connect(_url: &str) -> Result<Store, StoreError> {
-        todo!()
-    }
-    /// A SQLite database held exclusively for one `serve`: a second process gets [`StoreError::InUse`] with a sentence. Postgres: same as connect.
-    pub async fn connect_exclusive(_url: &str) -> Result<Store, StoreError> {
-        todo!()
-    }
-    /// Applies the migrations that are missing. Returns how many were applied.
-    pub async fn migrate(&self) -> Result<usize, StoreError> {
-        todo!()
-    }
-    /// "PostgreSQL 15.18" or "SQLite 3.46.0".
-    pub async fn version(&self) -> Result<String, StoreError> {
-        todo!()
-    }
     /// Starts a transaction (`BEGIN IMMEDIATE` on the writer for SQLite).
     pub async fn begin(&self) -> Result<Tx, StoreError> {
-        todo!()
+        either::within(async {
+            Ok(match self {
+                Store::Postgres(database) => Tx::Postgres(database.pool.begin().await?),
+                Store::Sqlite(database) => Tx::Sqlite(database.writer.begin_with(sql_pieces::BEGIN_IMMEDIATE).await?),
+            })
+        })
+        .await
     }
+
     /// One trivial read, for /readyz.
     pub async fn ping(&self) -> Result<(), StoreError> {
-        todo!()
+        read!(self, |pool| {
+            sqlx::query("SELECT 1").execute(pool).await?;
+        })
+    }
+
+    /// "PostgreSQL 15.18" or "SQLite 3.46.0".
+    pub async fn version(&self) -> Result<String, StoreError> {
+        let (name, version): (_, String) = match self {
+            Store::Postgres(_) => ("PostgreSQL", self.version_text().await?),
+            Store::Sqlite(_) => ("SQLite", self.version_text().await?),
+        };
+        // PostgreSQL adds its packager: "15.18 (Debian 15.18-0+deb12u1)".
+        Ok(format!("{name} {}", version.split_whitespace().next().unwrap_or_default()))
+    }
+
+    async fn version_text(&self) -> Result<String, StoreError> {
+        read!(self, |pool| { sqlx::query_scalar::<Db, String>(Db::VERSION).fetch_one(pool).await? })
+    }
+
+    fn known_groups(&self) -> &groups::KnownGroups {
+        match self {
+            Store::Postgres(database) => &database.groups,
+            Store::Sqlite(database) => &database.groups,
+        }
     }
 }
 
 impl Tx {
+    /// Makes it permanent.
     pub async fn commit(self) -> Result<(), StoreError> {
-        todo!()
+        either::within(async {
+            match self {
+                Tx::Postgres(tx) => tx.commit().await?,
+                Tx::Sqlite(tx) => tx.commit().await?,
+            }
+            Ok(())
+        })
+        .await
     }
 }

@@ -1,10 +1,13 @@
 //! What the sampler saw, and when it could not see. Unknown is a state, never zero.
 
+use std::collections::HashMap;
+
 use super::positions::PartitionId;
+use super::sql_pieces::{Dialect as _, rows, text};
 use super::{Store, StoreError};
 
 /// One look at one DLQ.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, sqlx::FromRow)]
 pub struct Sample {
     pub dlq_id: i64,
     pub at_ms: i64,
@@ -30,24 +33,147 @@ pub struct PartitionSample {
     pub error: Option<String>,
 }
 
-impl Store {
-    /// Appends samples and replaces the newest partition samples, in one transaction.
-    pub async fn save_samples(&self, _samples: &[Sample], _partitions: &[PartitionSample]) -> Result<(), StoreError> {
-        todo!()
+#[derive(serde::Serialize)]
+struct NewSample<'a> {
+    dlq_id: i64,
+    at_ms: i64,
+    uncollected: Option<i64>,
+    depth: Option<i64>,
+    at_risk_state: String,
+    at_risk_left_ms: Option<i64>,
+    error: Option<std::borrow::Cow<'a, str>>,
+}
+
+impl<'a> From<&'a Sample> for NewSample<'a> {
+    fn from(sample: &'a Sample) -> NewSample<'a> {
+        NewSample {
+            dlq_id: sample.dlq_id,
+            at_ms: sample.at_ms,
+            uncollected: sample.uncollected,
+            depth: sample.depth,
+            at_risk_state: text(&sample.at_risk_state).into_owned(),
+            at_risk_left_ms: sample.at_risk_left_ms,
+            error: sample.error.as_deref().map(text),
+        }
     }
+}
+
+/// A partition sample as a row: written as JSON, read as columns.
+#[derive(serde::Serialize, sqlx::FromRow)]
+struct RawPartition {
+    dlq_id: i64,
+    incarnation: i32,
+    partition: i32,
+    at_ms: i64,
+    position: Option<i64>,
+    log_start: Option<i64>,
+    log_end: Option<i64>,
+    error: Option<String>,
+}
+
+impl From<&PartitionSample> for RawPartition {
+    fn from(sample: &PartitionSample) -> RawPartition {
+        RawPartition {
+            dlq_id: sample.id.dlq_id,
+            incarnation: sample.id.incarnation,
+            partition: sample.id.partition,
+            at_ms: sample.at_ms,
+            position: sample.position,
+            log_start: sample.log_start,
+            log_end: sample.log_end,
+            error: sample.error.as_deref().map(|error| text(error).into_owned()),
+        }
+    }
+}
+
+impl From<RawPartition> for PartitionSample {
+    fn from(raw: RawPartition) -> PartitionSample {
+        PartitionSample {
+            id: PartitionId { dlq_id: raw.dlq_id, incarnation: raw.incarnation, partition: raw.partition },
+            at_ms: raw.at_ms,
+            position: raw.position,
+            log_start: raw.log_start,
+            log_end: raw.log_end,
+            error: raw.error,
+        }
+    }
+}
+
+macro_rules! sample_row {
+    () => {
+        "s.dlq_id, s.at_ms, s.uncollected, s.depth, s.at_risk_state, s.at_risk_left_ms, s.error"
+    };
+}
+
+impl Store {
+    /// Appends samples and replaces the newest partition samples, in one transaction. A second sample of the same DLQ and instant replaces the first.
+    pub async fn save_samples(&self, samples: &[Sample], partitions: &[PartitionSample]) -> Result<(), StoreError> {
+        let samples = rows(&samples.iter().map(NewSample::from).collect::<Vec<_>>());
+        let mut partitions: Vec<RawPartition> = partitions.iter().map(RawPartition::from).collect();
+        // In one order, so that two samplers at once cannot deadlock.
+        partitions.sort_by_key(|sample| (sample.dlq_id, sample.incarnation, sample.partition));
+        let partitions = rows(&partitions);
+        transaction!(self, |tx| {
+            sqlx::query(Db::SAVE_SAMPLES).bind(&samples).execute(&mut *tx).await?;
+            sqlx::query(Db::SAVE_PARTITION_SAMPLES).bind(&partitions).execute(&mut *tx).await?;
+        })
+    }
+
     /// The newest sample of each DLQ and the newest one that succeeded: (newest, newest successful).
     pub async fn latest_samples(&self) -> Result<Vec<(Sample, Option<Sample>)>, StoreError> {
-        todo!()
+        const NEWEST: &str = concat!(
+            "SELECT ",
+            sample_row!(),
+            " FROM dlqs d JOIN samples s ON s.dlq_id = d.id AND s.at_ms = (SELECT MAX(n.at_ms) FROM samples n WHERE n.dlq_id = d.id) ORDER BY d.id"
+        );
+        const SUCCEEDED: &str = concat!(
+            "SELECT ",
+            sample_row!(),
+            " FROM dlqs d JOIN samples s ON s.dlq_id = d.id AND s.at_ms = (SELECT MAX(n.at_ms) FROM samples n WHERE n.dlq_id = d.id AND n.error IS NULL)"
+        );
+        let (newest, succeeded) = read!(self, |pool| {
+            let newest = sqlx::query_as::<Db, Sample>(NEWEST).fetch_all(pool).await?;
+            (newest, sqlx::query_as::<Db, Sample>(SUCCEEDED).fetch_all(pool).await?)
+        })?;
+        let mut succeeded: HashMap<i64, Sample> = succeeded.into_iter().map(|sample| (sample.dlq_id, sample)).collect();
+        Ok(newest
+            .into_iter()
+            .map(|newest| {
+                let good = if newest.error.is_none() { Some(newest.clone()) } else { succeeded.remove(&newest.dlq_id) };
+                (newest, good)
+            })
+            .collect())
     }
+
     /// Samples of one DLQ in `[from, to)`, oldest first.
-    pub async fn samples(&self, _dlq_id: i64, _from_ms: i64, _to_ms: i64) -> Result<Vec<Sample>, StoreError> {
-        todo!()
+    pub async fn samples(&self, dlq_id: i64, from_ms: i64, to_ms: i64) -> Result<Vec<Sample>, StoreError> {
+        const SQL: &str =
+            concat!("SELECT ", sample_row!(), " FROM samples s WHERE s.dlq_id = $1 AND s.at_ms >= $2 AND s.at_ms < $3 ORDER BY s.at_ms");
+        read!(self, |pool| { sqlx::query_as::<Db, Sample>(SQL).bind(dlq_id).bind(from_ms).bind(to_ms).fetch_all(pool).await? })
     }
-    pub async fn partition_samples(&self, _dlq_id: i64) -> Result<Vec<PartitionSample>, StoreError> {
-        todo!()
+
+    /// The newest look at each partition of the newest incarnation, by partition.
+    pub async fn partition_samples(&self, dlq_id: i64) -> Result<Vec<PartitionSample>, StoreError> {
+        const SQL: &str = "SELECT p.dlq_id, p.incarnation, p.partition, p.at_ms, p.position, p.log_start, p.log_end, p.error
+             FROM dlqs d JOIN partition_samples p ON p.dlq_id = d.id AND p.incarnation = d.incarnation WHERE d.id = $1 ORDER BY p.partition";
+        read!(self, |pool| {
+            let rows = sqlx::query_as::<Db, RawPartition>(SQL).bind(dlq_id).fetch_all(pool).await?;
+            rows.into_iter().map(PartitionSample::from).collect()
+        })
     }
-    /// Thins samples older than `before_ms` to one per DLQ and hour, at most `limit` rows a call. Returns how many went.
-    pub async fn thin_samples(&self, _before_ms: i64, _limit: i64) -> Result<u64, StoreError> {
-        todo!()
+
+    /// Thins samples older than `before_ms` to one per DLQ and hour (the oldest of it, one that succeeded if any did), at most `limit` rows a call,
+    /// oldest hours first. Returns how many went; call again while it returns any.
+    pub async fn thin_samples(&self, before_ms: i64, limit: i64) -> Result<u64, StoreError> {
+        // A sample goes when a better one of its hour stays: one that succeeded before one that failed, an older before a newer.
+        const SQL: &str = "WITH going AS (
+                SELECT s.dlq_id, s.at_ms FROM samples s WHERE s.at_ms < $1 AND EXISTS (
+                    SELECT 1 FROM samples o WHERE o.dlq_id = s.dlq_id AND o.at_ms >= s.at_ms - s.at_ms % 3600000
+                        AND o.at_ms < s.at_ms - s.at_ms % 3600000 + 3600000 AND o.at_ms < $1
+                        AND ((o.error IS NULL AND s.error IS NOT NULL)
+                            OR ((o.error IS NULL) = (s.error IS NULL) AND o.at_ms < s.at_ms)))
+                ORDER BY s.at_ms LIMIT $2)
+             DELETE FROM samples WHERE (dlq_id, at_ms) IN (SELECT dlq_id, at_ms FROM going)";
+        write_one!(self, |pool| { sqlx::query(SQL).bind(before_ms).bind(limit).execute(pool).await?.rows_affected() })
     }
 }

@@ -1,0 +1,90 @@
+//! Why a store call failed, and whether waiting helps.
+
+use std::io::ErrorKind;
+use std::time::Duration;
+
+/// Why a store call failed. Holds no URL, so no password: sqlx's errors name hosts and users at most.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    #[error("database: {0}")]
+    Database(#[from] sqlx::Error),
+    #[error("migrations: {0}")]
+    Migrate(#[from] sqlx::migrate::MigrateError),
+    /// The URL's scheme or content is not usable; says which are.
+    #[error("database.url: {0}")]
+    Url(String),
+    /// The folder or the lock file of the SQLite database cannot be made.
+    #[error("database: {path}: {source}")]
+    File { path: String, source: std::io::Error },
+    /// Another `lazaret serve` uses this SQLite file.
+    #[error("{0}")]
+    InUse(String),
+    /// The database, or the network to it, did not answer in this time.
+    #[error("database: no answer within {} s", .0.as_secs())]
+    Stalled(Duration),
+    /// A value that no database takes; Kafka itself allows no record of that size.
+    #[error("a value of {0} bytes is more than the database can hold")]
+    TooLarge(usize),
+    /// A stored value is not one that this version writes.
+    #[error("stored {what} is not readable: {value}")]
+    Unreadable { what: &'static str, value: String },
+}
+
+/// SQLSTATEs after which the same call may succeed (PostgreSQL manual, appendix A): transaction rolled back for another's sake, a lock or a statement that
+/// took too long, too many connections, the server stopping, starting, or gone.
+const TRANSIENT_STATES: [&str; 10] = ["40001", "40P01", "53300", "55P03", "57014", "57P01", "57P02", "57P03", "25P03", "08006"];
+
+/// SQLite's primary result codes for "someone else is writing": SQLITE_BUSY and SQLITE_LOCKED.
+const BUSY_CODES: [i64; 2] = [5, 6];
+
+impl StoreError {
+    /// Whether waiting and trying again may help (connection lost, database starting, pool exhausted, SQLite busy).
+    pub fn is_transient(&self) -> bool {
+        match self {
+            StoreError::Database(error) => sqlx_is_transient(error),
+            StoreError::Migrate(sqlx::migrate::MigrateError::Execute(error)) => sqlx_is_transient(error),
+            StoreError::Stalled(_) => true,
+            _ => false,
+        }
+    }
+
+    /// A text in a column that should hold one of our own words.
+    pub(super) fn unreadable(what: &'static str, value: &str) -> StoreError {
+        StoreError::Unreadable { what, value: value.chars().take(80).collect() }
+    }
+}
+
+fn sqlx_is_transient(error: &sqlx::Error) -> bool {
+    match error {
+        sqlx::Error::Io(error) => io_is_transient(error.kind()),
+        sqlx::Error::PoolTimedOut | sqlx::Error::WorkerCrashed | sqlx::Error::BeginFailed => true,
+        // What sqlx says of a connection whose last exchange was cut off in the middle.
+        sqlx::Error::Protocol(_) => true,
+        sqlx::Error::Database(error) => {
+            let Some(code) = error.code() else { return false };
+            if error.try_downcast_ref::<sqlx::sqlite::SqliteError>().is_some() {
+                // The low byte of an extended code is the primary one (sqlite.org/rescode.html).
+                return code.parse::<i64>().is_ok_and(|code| BUSY_CODES.contains(&(code & 0xff)));
+            }
+            TRANSIENT_STATES.contains(&code.as_ref()) || code.starts_with("08")
+        }
+        _ => false,
+    }
+}
+
+fn io_is_transient(kind: ErrorKind) -> bool {
+    matches!(
+        kind,
+        ErrorKind::ConnectionRefused
+            | ErrorKind::ConnectionReset
+            | ErrorKind::ConnectionAborted
+            | ErrorKind::NotConnected
+            | ErrorKind::BrokenPipe
+            | ErrorKind::TimedOut
+            | ErrorKind::UnexpectedEof
+            | ErrorKind::HostUnreachable
+            | ErrorKind::NetworkUnreachable
+            | ErrorKind::NetworkDown
+            | ErrorKind::Interrupted
+    )
+}

@@ -1,0 +1,420 @@
+//! The one place where SQL is built: the list of messages.
+//!
+//! A page must cost the same however deep it lies and however many messages there are, so the query never sorts or counts what it does
+//! not show. It picks one index to walk from the newest id downwards (the driver), checks the other conditions on the way, and stops after `limit`
+//! ids. Where the driver has several lists (the states of several DLQs, the groups of a class) each is walked for `limit` ids and the newest of all are kept.
+//!
+//! PostgreSQL would at times rather walk the primary key and filter, which reads the whole table for a rare state. So the leading column of
+//! the index is pinned by a comparison of rows, `(state, id) < (s, after)` with `state >= s`, and the order names it: only that index
+//! gives that order. SQLite plans the same text the same way. `tests/it/store/plans.rs` holds both to it.
+
+use super::bulk::short_hash;
+use super::counters::ARRIVALS;
+use super::groups::folded;
+use super::messages::{MessageFilter, MessagePage, MessageRow, RawMessage, message_row};
+use super::sql_pieces::{Dialect, rows, text};
+use super::{Store, StoreError};
+use crate::domain::message::MessageState;
+
+/// A value to bind.
+#[derive(Debug, Clone)]
+enum Bind {
+    Long(i64),
+    Int(i32),
+    Text(String),
+    Bytes(Vec<u8>),
+}
+
+/// A query and its values, in the order of their placeholders.
+#[derive(Debug, Default)]
+struct Built {
+    sql: String,
+    binds: Vec<Bind>,
+}
+
+impl Built {
+    /// The placeholder of a new value.
+    fn bind(&mut self, bind: Bind) -> String {
+        self.binds.push(bind);
+        format!("${}", self.binds.len())
+    }
+}
+
+/// What a page query runs over, found out before it is built.
+struct Scope {
+    /// The DLQs that cluster, topic and partition leave.
+    dlqs: Vec<i64>,
+    /// Whether they are fewer than all.
+    narrowed: bool,
+    /// The time range is best walked by id (see [`Store::range_is_recent_and_large`]).
+    walk_time_by_id: bool,
+}
+
+/// Which index is walked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Driver {
+    /// The primary key: nothing narrows the list.
+    Id,
+    /// `messages_state`, one list for each DLQ and state.
+    State,
+    /// `messages_time`, all ids of the range, for each DLQ and state.
+    Time,
+    /// `messages_group`.
+    Group,
+    /// `messages_group`, for each group of the class.
+    Class,
+    /// `messages_key`.
+    Key,
+    /// `messages_business`, `messages_key` and `messages_group`, for each group that the prefix finds.
+    Search,
+}
+
+impl Driver {
+    /// The most selective condition that was given.
+    fn of(filter: &MessageFilter, scope: &Scope) -> Driver {
+        let by_time = filter.from_ms.is_some() || filter.to_ms.is_some();
+        let choices = [
+            (filter.key.is_some(), Driver::Key),
+            (search(filter).is_some(), Driver::Search),
+            (filter.group_id.is_some(), Driver::Group),
+            (filter.class.is_some(), Driver::Class),
+            (by_time && !scope.walk_time_by_id, Driver::Time),
+            (by_time || filter.state.is_some() || scope.narrowed, Driver::State),
+        ];
+        choices.into_iter().find(|(given, _)| *given).map_or(Driver::Id, |(_, driver)| driver)
+    }
+}
+
+/// The search text, if there is one.
+fn search(filter: &MessageFilter) -> Option<&str> {
+    filter.q.as_deref().filter(|q| !q.is_empty())
+}
+
+/// Builds the page's query for one database.
+struct PageQuery<'a, D> {
+    filter: &'a MessageFilter,
+    scope: &'a Scope,
+    built: Built,
+    /// Placeholders that every walk uses.
+    after: String,
+    limit: String,
+    database: std::marker::PhantomData<D>,
+}
+
+impl<'a, D: Dialect> PageQuery<'a, D> {
+    fn build(filter: &'a MessageFilter, scope: &'a Scope, after: Option<i64>, limit: i64) -> Built {
+        let mut built = Built::default();
+        let after = built.bind(Bind::Long(after.unwrap_or(i64::MAX)));
+        let limit = built.bind(Bind::Long(limit));
+        let mut query = PageQuery::<D> { filter, scope, built, after, limit, database: std::marker::PhantomData };
+        let ids = query.ids(Driver::of(filter, scope));
+        let (limit, row) = (&query.limit, message_row!());
+        query.built.sql = format!(
+            "WITH page AS (SELECT id FROM ({ids}) walked ORDER BY id DESC LIMIT {limit}) \
+             SELECT {row} FROM page JOIN messages m ON m.id = page.id JOIN dlqs d ON d.id = m.dlq_id ORDER BY m.id DESC"
+        );
+        query.built
+    }
+
+    /// The ids that the driver's walks give, at most `limit` of each.
+    fn ids(&mut self, driver: Driver) -> String {
+        match driver {
+            Driver::Id => self.by_id(),
+            Driver::State => self.by_state(),
+            Driver::Time => self.by_time(),
+            Driver::Group => {
+                let group = self.long(self.filter.group_id.unwrap_or_default());
+                self.pinned("group_id", &group, Driver::Group)
+            }
+            Driver::Class => {
+                let groups = self.groups_of_class();
+                self.by_groups(&groups, Driver::Class)
+            }
+            Driver::Key => self.by_key(self.filter.key.as_deref().unwrap_or_default(), Driver::Key),
+            Driver::Search => self.by_search(search(self.filter).unwrap_or_default()),
+        }
+    }
+
+    fn by_id(&mut self) -> String {
+        let rest = self.rest(Driver::Id);
+        format!("SELECT m.id FROM messages m WHERE m.id < {}{rest} ORDER BY m.id DESC LIMIT {}", self.after, self.limit)
+    }
+
+    fn by_state(&mut self) -> String {
+        let states = self.dlq_states();
+        let rest = self.rest(Driver::State);
+        let (after, limit) = (&self.after, &self.limit);
+        let walk = format!(
+            "SELECT m.id FROM messages m WHERE m.dlq_id = s.dlq_id AND m.state >= s.state AND (m.state, m.id) < (s.state, {after}){rest} \
+             ORDER BY m.state DESC, m.id DESC LIMIT {limit}"
+        );
+        for_each::<D>(&states, &walk)
+    }
+
+    fn by_time(&mut self) -> String {
+        let states = self.dlq_states();
+        let rest = self.rest(Driver::Time);
+        let (after, limit) = (&self.after, &self.limit);
+        // The `+ 0` keeps the planner from walking by id: this walk reads the range and keeps the newest ids of it.
+        let walk = format!(
+            "SELECT m.id FROM messages m WHERE m.dlq_id = s.dlq_id AND m.state = s.state AND m.id < {after}{rest} \
+             ORDER BY m.id + 0 DESC LIMIT {limit}"
+        );
+        for_each::<D>(&states, &walk)
+    }
+
+    fn by_groups(&mut self, groups: &str, driver: Driver) -> String {
+        let walk = self.pinned("group_id", "s.id", driver);
+        for_each::<D>(&format!("({groups}) AS s"), &walk)
+    }
+
+    /// By the key's hash and then the key itself.
+    fn by_key(&mut self, key: &[u8], driver: Driver) -> String {
+        let hash = self.long(short_hash(key));
+        let bytes = self.built.bind(Bind::Bytes(key.to_vec()));
+        self.pinned(&format!("record_key = {bytes} AND m.key_hash"), &hash, driver)
+    }
+
+    fn by_search(&mut self, q: &str) -> String {
+        let by_record_key = self.by_key(q.as_bytes(), Driver::Search);
+        let hash = self.long(short_hash(text(q).as_bytes()));
+        let business_key = self.text(q);
+        let by_business_key = self.pinned(&format!("business_key = {business_key} AND m.business_hash"), &hash, Driver::Search);
+        let mut groups = self.groups_by_prefix(q);
+        if let Some(group) = self.filter.group_id {
+            let group = self.long(group);
+            groups.push_str(&format!(" AND g.id = {group}"));
+        }
+        let by_group = self.by_groups(&groups, Driver::Search);
+        let walks = [by_record_key, by_business_key, by_group].map(|walk| format!("SELECT id FROM ({walk}) w"));
+        walks.join(" UNION ")
+    }
+
+    /// A walk down one value of an index's leading column. `column` may carry a condition before it.
+    fn pinned(&mut self, column: &str, value: &str, driver: Driver) -> String {
+        let rest = self.rest(driver);
+        let (after, limit) = (&self.after, &self.limit);
+        let (condition, column) = match column.rsplit_once(" AND m.") {
+            Some((condition, column)) => (format!("m.{condition} AND "), column),
+            None => (String::new(), column),
+        };
+        format!(
+            "SELECT m.id FROM messages m WHERE {condition}m.{column} >= {value} AND (m.{column}, m.id) < ({value}, {after}){rest} \
+             ORDER BY m.{column} DESC, m.id DESC LIMIT {limit}"
+        )
+    }
+
+    /// The conditions that the driver does not see to by itself.
+    fn rest(&mut self, driver: Driver) -> String {
+        let filter = self.filter;
+        let mut rest = String::new();
+        let mut add = |condition: String| {
+            rest.push_str(" AND ");
+            rest.push_str(&condition);
+        };
+        let by_state = matches!(driver, Driver::State | Driver::Time);
+        if self.scope.narrowed && !by_state {
+            let list = self.dlq_list();
+            add(format!("m.dlq_id IN {list}"));
+        }
+        if let Some(state) = filter.state.filter(|_| !by_state) {
+            add(format!("m.state = {}", self.text(state.as_str())));
+        }
+        if let Some(class) = filter.class {
+            add(format!("m.class = {}", self.text(class.as_str())));
+        }
+        if let Some(group) = filter.group_id.filter(|_| !matches!(driver, Driver::Group | Driver::Search)) {
+            add(format!("m.group_id = {}", self.long(group)));
+        }
+        if let Some(group) = filter.group_id.filter(|_| driver == Driver::Search) {
+            // Not a plain equality: it would undo the pinning of the walk by group.
+            add(format!("m.group_id + 0 = {}", self.long(group)));
+        }
+        if let Some(partition) = filter.partition {
+            add(format!("m.partition = {}", self.built.bind(Bind::Int(partition))));
+        }
+        if let Some(q) = search(filter).filter(|_| driver != Driver::Search) {
+            let (key, business_key) = (self.built.bind(Bind::Bytes(q.as_bytes().to_vec())), self.text(q));
+            let groups = self.groups_by_prefix(q);
+            add(format!("(m.record_key = {key} OR m.business_key = {business_key} OR m.group_id IN ({groups}))"));
+        }
+        if let Some(key) = filter.key.as_deref().filter(|_| driver != Driver::Key) {
+            add(format!("m.record_key = {}", self.built.bind(Bind::Bytes(key.to_vec()))));
+        }
+        if let Some(from) = filter.from_ms {
+            add(format!("m.dead_lettered_at_ms >= {}", self.long(from)));
+        }
+        if let Some(to) = filter.to_ms {
+            add(format!("m.dead_lettered_at_ms < {}", self.long(to)));
+        }
+        rest
+    }
+
+    fn groups_of_class(&mut self) -> String {
+        let class = self.text(self.filter.class.map_or("", |class| class.as_str()));
+        let scope = self.groups_in_scope();
+        format!("SELECT g.id FROM groups g WHERE g.class = {class}{scope}")
+    }
+
+    /// Groups whose exception class or normalised text begins with `q`, letter case aside; compared in what the index holds of them.
+    fn groups_by_prefix(&mut self, q: &str) -> String {
+        let from = folded(&text(q));
+        let end = self.text(&format!("{from}{}", char::MAX));
+        let from = self.text(&from);
+        let scope = self.groups_in_scope();
+        format!(
+            "SELECT g.id FROM groups g WHERE ((g.exception_folded >= {from} AND g.exception_folded < {end}) \
+             OR (g.normalised_folded >= {from} AND g.normalised_folded < {end})){scope}"
+        )
+    }
+
+    fn groups_in_scope(&mut self) -> String {
+        if !self.scope.narrowed {
+            return String::new();
+        }
+        format!(" AND g.dlq_id IN {}", self.dlq_list())
+    }
+
+    /// The states to walk of each DLQ, as rows `s`.
+    fn dlq_states(&mut self) -> String {
+        #[derive(serde::Serialize)]
+        struct DlqState {
+            dlq_id: i64,
+            state: &'static str,
+        }
+        let states = match self.filter.state {
+            Some(state) => vec![state],
+            None => MessageState::ALL.to_vec(),
+        };
+        let pairs = self.scope.dlqs.iter().flat_map(|&dlq_id| states.iter().map(move |state| DlqState { dlq_id, state: state.as_str() }));
+        let list = rows(&pairs.collect::<Vec<_>>());
+        D::DLQ_STATES.replace("{}", &self.built.bind(Bind::Text(list)))
+    }
+
+    fn dlq_list(&mut self) -> String {
+        let list = rows(&self.scope.dlqs);
+        D::IN_LIST.replace("{}", &self.built.bind(Bind::Text(list)))
+    }
+
+    fn long(&mut self, value: i64) -> String {
+        self.built.bind(Bind::Long(value))
+    }
+
+    fn text(&mut self, value: &str) -> String {
+        self.built.bind(Bind::Text(text(value).into_owned()))
+    }
+}
+
+/// The walk for each row `s` of `outer`.
+fn for_each<D: Dialect>(outer: &str, walk: &str) -> String {
+    D::FOR_EACH.replace("{outer}", outer).replace("{inner}", walk)
+}
+
+/// From how many arrivals on a time range counts as large.
+const LARGE_RANGE: i64 = 5_000;
+
+impl Store {
+    /// Newest first; `after` is the `next` of the previous page; `limit` 1..=500.
+    pub async fn messages(&self, filter: &MessageFilter, after: Option<i64>, limit: i64) -> Result<MessagePage, StoreError> {
+        let limit = limit.clamp(1, 500);
+        let Some(scope) = self.scope(filter).await? else {
+            return Ok(MessagePage { items: Vec::new(), next: None });
+        };
+        // One more than shown tells whether there is a next page.
+        let raw = read!(self, |pool| {
+            let built = PageQuery::<Db>::build(filter, &scope, after, limit + 1);
+            #[allow(clippy::disallowed_types, reason = "built above from our own words; every value is bound")]
+            let sql = sqlx::AssertSqlSafe(built.sql);
+            let mut query = sqlx::query_as::<Db, RawMessage>(sql);
+            for bind in built.binds {
+                query = match bind {
+                    Bind::Long(value) => query.bind(value),
+                    Bind::Int(value) => query.bind(value),
+                    Bind::Text(value) => query.bind(value),
+                    Bind::Bytes(value) => query.bind(value),
+                };
+            }
+            query.fetch_all(pool).await?
+        })?;
+        let mut items = raw.into_iter().map(MessageRow::try_from).collect::<Result<Vec<_>, _>>()?;
+        let more = items.len() as i64 > limit;
+        items.truncate(limit as usize);
+        let next = items.last().map(|last| last.id).filter(|_| more);
+        Ok(MessagePage { items, next })
+    }
+
+    /// The query that [`Store::messages`] would run, with the database's own plan for it. For the tests that hold the lists to their indexes.
+    pub async fn explain_messages(&self, filter: &MessageFilter, after: Option<i64>, limit: i64) -> Result<String, StoreError> {
+        let Some(scope) = self.scope(filter).await? else { return Ok(String::new()) };
+        let lines = read!(self, |pool| {
+            let built = PageQuery::<Db>::build(filter, &scope, after, limit + 1);
+            #[allow(clippy::disallowed_types, reason = "built above from our own words; every value is bound")]
+            let sql = sqlx::AssertSqlSafe(format!("{} {}", Db::EXPLAIN, built.sql));
+            let mut query = sqlx::query(sql);
+            for bind in built.binds {
+                query = match bind {
+                    Bind::Long(value) => query.bind(value),
+                    Bind::Int(value) => query.bind(value),
+                    Bind::Text(value) => query.bind(value),
+                    Bind::Bytes(value) => query.bind(value),
+                };
+            }
+            let rows = query.fetch_all(pool).await?;
+            rows.iter().map(|row| sqlx::Row::try_get::<String, _>(row, Db::EXPLAIN_COLUMN)).collect::<Result<Vec<_>, _>>()?
+        })?;
+        Ok(lines.join("\n"))
+    }
+
+    /// None: no message can match.
+    async fn scope(&self, filter: &MessageFilter) -> Result<Option<Scope>, StoreError> {
+        const ALL: &str = "SELECT id FROM dlqs WHERE ($1 IS NULL OR cluster = $1) AND ($2 IS NULL OR topic = $2)";
+        // A partition that holds nothing would be searched for in the whole DLQ.
+        const WITH_PARTITION: &str = "SELECT d.id FROM dlqs d WHERE ($1 IS NULL OR d.cluster = $1) AND ($2 IS NULL OR d.topic = $2)
+             AND EXISTS (SELECT 1 FROM incarnations i JOIN messages m ON m.dlq_id = i.dlq_id AND m.incarnation = i.incarnation AND m.partition = $3
+                 WHERE i.dlq_id = d.id)";
+        let narrowed = filter.cluster.is_some() || filter.topic.is_some() || filter.partition.is_some();
+        let dlqs: Vec<i64> = read!(self, |pool| {
+            let query = sqlx::query_scalar::<Db, i64>(if filter.partition.is_some() { WITH_PARTITION } else { ALL });
+            let query = query.bind(filter.cluster.as_deref().map(text)).bind(filter.topic.as_deref().map(text));
+            match filter.partition {
+                Some(partition) => query.bind(partition),
+                None => query,
+            }
+            .fetch_all(pool)
+            .await?
+        })?;
+        if dlqs.is_empty() {
+            return Ok(None);
+        }
+        let walk_time_by_id = self.range_is_recent_and_large(filter, &dlqs).await?;
+        Ok(Some(Scope { dlqs, narrowed, walk_time_by_id }))
+    }
+
+    /// Whether a time range holds many messages and few are newer. Then walking by id finds a page at once, where reading
+    /// the whole range would not. Judged by the arrival counters.
+    async fn range_is_recent_and_large(&self, filter: &MessageFilter, dlqs: &[i64]) -> Result<bool, StoreError> {
+        if filter.from_ms.is_none() && filter.to_ms.is_none() {
+            return Ok(false);
+        }
+        let newer = match filter.to_ms {
+            Some(to) => self.some_arrivals(dlqs, to, i64::MAX).await?,
+            None => 0,
+        };
+        let within = self.some_arrivals(dlqs, filter.from_ms.unwrap_or(i64::MIN), filter.to_ms.unwrap_or(i64::MAX)).await?;
+        Ok(newer < LARGE_RANGE && within >= LARGE_RANGE)
+    }
+
+    /// Arrivals of a range, counted until there are enough for [`LARGE_RANGE`]: each counter holds one at least.
+    async fn some_arrivals(&self, dlqs: &[i64], from_ms: i64, to_ms: i64) -> Result<i64, StoreError> {
+        read!(self, |pool| {
+            sqlx::query_scalar::<Db, i64>(Db::SOME_ARRIVALS)
+                .bind(rows(dlqs))
+                .bind(ARRIVALS)
+                .bind(from_ms)
+                .bind(to_ms)
+                .bind(LARGE_RANGE)
+                .fetch_one(pool)
+                .await?
+        })
+    }
+}

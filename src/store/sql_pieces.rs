@@ -1,0 +1,203 @@
+//! What differs between PostgreSQL and SQLite: the few texts that one body cannot share.
+//!
+//! Lists go in as one JSON text: PostgreSQL takes it apart with `json_to_recordset`, SQLite with `json_each`.
+
+use std::borrow::Cow;
+
+/// SQLite's transactions take the write lock at once; one that began as a reader could fail in its middle.
+pub(super) const BEGIN_IMMEDIATE: &str = "BEGIN IMMEDIATE";
+
+/// Limits of every PostgreSQL session: a statement and a lock that take too long become errors (57014, 55P03), a transaction whose owner froze is ended.
+/// Set by a statement and not by start-up options, which connection poolers refuse.
+pub(super) const POSTGRES_SESSION: &str = "SELECT set_config('statement_timeout', '30s', false), set_config('lock_timeout', '10s', false), \
+     set_config('idle_in_transaction_session_timeout', '60s', false)";
+
+/// Text as both databases hold it: PostgreSQL refuses U+0000, so its visible picture takes its place. Every text is bound through this.
+pub(super) fn text(text: &str) -> Cow<'_, str> {
+    if text.contains('\0') { Cow::Owned(text.replace('\0', "\u{2400}")) } else { Cow::Borrowed(text) }
+}
+
+/// [`text`] of an optional one.
+pub(super) fn optional_text(value: Option<&str>) -> Option<Cow<'_, str>> {
+    value.map(text)
+}
+
+/// Rows as the JSON text that the list statements below take.
+pub(super) fn rows(rows: &[impl serde::Serialize]) -> String {
+    serde_json::to_string(rows).expect("plain structs of numbers and texts have a JSON form")
+}
+
+/// The texts of one database.
+pub(super) trait Dialect {
+    /// Its version.
+    const VERSION: &'static str;
+    /// The positions of `$1`, `[{dlq_id, incarnation, partition}]`, locked where the database locks rows; in one order, so that two batches cannot deadlock.
+    const LOCK_POSITIONS: &'static str;
+    /// Moves the positions of `$1`, `[{dlq_id, incarnation, partition, next_offset}]`, at `$2`.
+    const MOVE_POSITIONS: &'static str;
+    /// The newest stored offset of each partition of `$1`, null where there is none.
+    const NEWEST_OFFSETS: &'static str;
+    /// `$1` new message ids.
+    const MESSAGE_IDS: &'static str;
+    /// Appends the deltas `$1`.
+    const ADD_DELTAS: &'static str;
+    /// Ids of at most `$1` deltas that no other folder has in hand.
+    const PICK_DELTAS: &'static str;
+    /// Adds the deltas with the ids `$1` to the counters, in one order.
+    const FOLD_DELTAS: &'static str;
+    const DROP_DELTAS: &'static str;
+    /// Which of the fingerprints `$2` the DLQ `$1` has groups for.
+    const FIND_GROUPS: &'static str;
+    /// Makes the groups `$1` that do not exist yet.
+    const ADD_GROUPS: &'static str;
+    const SAVE_SAMPLES: &'static str;
+    const SAVE_PARTITION_SAMPLES: &'static str;
+    /// A JSON list of numbers as rows of one column, to stand after `IN`. `{}` is the placeholder.
+    const IN_LIST: &'static str;
+    /// A JSON list of `{dlq_id, state}` as rows. `{}` is the placeholder.
+    const DLQ_STATES: &'static str;
+    /// The arrivals of the DLQs `$1` (counters of kind `$2`) in `[$3, $4)`, of at most `$5` counters.
+    const SOME_ARRIVALS: &'static str;
+    /// What stands before a query to be told its plan, and the column that tells it.
+    const EXPLAIN: &'static str;
+    const EXPLAIN_COLUMN: &'static str;
+    /// The ids that the query `{inner}` gives for each row `s` of `{outer}`.
+    const FOR_EACH: &'static str;
+}
+
+/// Each text once, with what PostgreSQL and SQLite write for the list `$1`.
+macro_rules! dialects {
+    ($($name:ident: $postgres:expr, $sqlite:expr;)+) => {
+        impl Dialect for sqlx::Postgres { $(const $name: &'static str = $postgres;)+ }
+        impl Dialect for sqlx::Sqlite { $(const $name: &'static str = $sqlite;)+ }
+    };
+}
+
+macro_rules! partitions {
+    (postgres) => {
+        "json_to_recordset($1::json) AS b(dlq_id BIGINT, incarnation INTEGER, partition INTEGER, next_offset BIGINT)"
+    };
+    (sqlite) => {
+        "(SELECT value ->> 'dlq_id' AS dlq_id, value ->> 'incarnation' AS incarnation, value ->> 'partition' AS partition, \
+          value ->> 'next_offset' AS next_offset FROM json_each($1)) AS b"
+    };
+}
+
+macro_rules! fold {
+    ($ids:literal) => {
+        concat!(
+            "INSERT INTO counters (dlq_id, kind, ref, amount, first_ms, last_ms)
+             SELECT dlq_id, kind, ref, CAST(SUM(amount) AS BIGINT), MIN(first_ms), MAX(last_ms) FROM counter_deltas WHERE id IN (",
+            $ids,
+            ") GROUP BY dlq_id, kind, ref ORDER BY dlq_id, kind, ref
+             ON CONFLICT (dlq_id, kind, ref) DO UPDATE SET amount = counters.amount + excluded.amount,
+                first_ms = CASE WHEN counters.first_ms <= excluded.first_ms THEN counters.first_ms ELSE excluded.first_ms END,
+                last_ms = CASE WHEN counters.last_ms >= excluded.last_ms THEN counters.last_ms ELSE excluded.last_ms END"
+        )
+    };
+}
+
+macro_rules! some_arrivals {
+    ($ids:literal) => {
+        concat!(
+            "SELECT CAST(COALESCE(SUM(amount), 0) AS BIGINT) FROM (SELECT c.amount FROM counters c WHERE c.dlq_id IN (",
+            $ids,
+            ") AND c.kind = $2 AND c.ref >= $3 AND c.ref < $4 AND c.amount > 0 LIMIT $5) sampled"
+        )
+    };
+}
+
+/// `INSERT .. SELECT` from a JSON list: the columns once, with their PostgreSQL types.
+macro_rules! insert_rows {
+    (postgres $table:literal ($($column:literal $kind:literal),+) $rest:literal) => {
+        concat!("INSERT INTO ", $table, " SELECT * FROM json_to_recordset($1::json) AS x(", insert_rows!(@join $(($column, " ", $kind)),+), ") ", $rest)
+    };
+    (sqlite $table:literal ($($column:literal $kind:literal),+) $rest:literal) => {
+        concat!("INSERT INTO ", $table, " SELECT ", insert_rows!(@join $(("value ->> '", $column, "'")),+), " FROM json_each($1) ", $rest)
+    };
+    (@join ($($first:expr),+) $(, ($($next:expr),+))*) => { concat!($($first),+ $(, ", ", $($next),+)*) };
+}
+
+macro_rules! add_deltas {
+    ($db:ident) => {
+        insert_rows!($db "counter_deltas (dlq_id, kind, ref, amount, first_ms, last_ms)"
+            ("dlq_id" "BIGINT", "kind" "TEXT", "ref" "BIGINT", "amount" "BIGINT", "first_ms" "BIGINT", "last_ms" "BIGINT") "")
+    };
+}
+
+macro_rules! add_groups {
+    ($db:ident) => {
+        insert_rows!($db "groups (dlq_id, fingerprint, class, consumer_group, exception_class, normalised_text, top_frame, exception_folded, normalised_folded)"
+            ("dlq_id" "BIGINT", "fingerprint" "TEXT", "class" "TEXT", "consumer_group" "TEXT", "exception_class" "TEXT", "normalised_text" "TEXT",
+             "top_frame" "TEXT", "exception_folded" "TEXT", "normalised_folded" "TEXT")
+            "WHERE true ON CONFLICT (dlq_id, fingerprint) DO NOTHING")
+    };
+}
+
+macro_rules! save_samples {
+    ($db:ident) => {
+        insert_rows!($db "samples (dlq_id, at_ms, uncollected, depth, at_risk_state, at_risk_left_ms, error)"
+            ("dlq_id" "BIGINT", "at_ms" "BIGINT", "uncollected" "BIGINT", "depth" "BIGINT", "at_risk_state" "TEXT", "at_risk_left_ms" "BIGINT", "error" "TEXT")
+            "WHERE true ON CONFLICT (dlq_id, at_ms) DO UPDATE SET uncollected = excluded.uncollected, depth = excluded.depth,
+             at_risk_state = excluded.at_risk_state, at_risk_left_ms = excluded.at_risk_left_ms, error = excluded.error")
+    };
+}
+
+macro_rules! save_partition_samples {
+    ($db:ident) => {
+        insert_rows!($db "partition_samples (dlq_id, incarnation, partition, at_ms, position, log_start, log_end, error)"
+            ("dlq_id" "BIGINT", "incarnation" "INTEGER", "partition" "INTEGER", "at_ms" "BIGINT", "position" "BIGINT", "log_start" "BIGINT", "log_end" "BIGINT", "error" "TEXT")
+            "WHERE true ON CONFLICT (dlq_id, incarnation, partition) DO UPDATE SET at_ms = excluded.at_ms, position = excluded.position,
+             log_start = excluded.log_start, log_end = excluded.log_end, error = excluded.error WHERE excluded.at_ms >= partition_samples.at_ms")
+    };
+}
+
+dialects! {
+    VERSION: "SHOW server_version", "SELECT sqlite_version()";
+    LOCK_POSITIONS:
+        concat!("SELECT p.dlq_id, p.incarnation, p.partition, p.next_offset, p.owner_epoch FROM positions p JOIN ", partitions!(postgres),
+            " USING (dlq_id, incarnation, partition) ORDER BY p.dlq_id, p.incarnation, p.partition FOR UPDATE OF p"),
+        concat!("SELECT p.dlq_id, p.incarnation, p.partition, p.next_offset, p.owner_epoch FROM positions p JOIN ", partitions!(sqlite),
+            " USING (dlq_id, incarnation, partition) ORDER BY p.dlq_id, p.incarnation, p.partition");
+    MOVE_POSITIONS:
+        concat!("UPDATE positions AS p SET next_offset = b.next_offset, updated_at_ms = $2 FROM ", partitions!(postgres),
+            " WHERE p.dlq_id = b.dlq_id AND p.incarnation = b.incarnation AND p.partition = b.partition"),
+        concat!("UPDATE positions AS p SET next_offset = b.next_offset, updated_at_ms = $2 FROM ", partitions!(sqlite),
+            " WHERE p.dlq_id = b.dlq_id AND p.incarnation = b.incarnation AND p.partition = b.partition");
+    NEWEST_OFFSETS:
+        concat!("SELECT b.dlq_id, b.incarnation, b.partition, (SELECT m.record_offset FROM messages m WHERE m.dlq_id = b.dlq_id AND m.incarnation = b.incarnation
+            AND m.partition = b.partition ORDER BY m.record_offset DESC LIMIT 1) FROM ", partitions!(postgres)),
+        concat!("SELECT b.dlq_id, b.incarnation, b.partition, (SELECT m.record_offset FROM messages m WHERE m.dlq_id = b.dlq_id AND m.incarnation = b.incarnation
+            AND m.partition = b.partition ORDER BY m.record_offset DESC LIMIT 1) FROM ", partitions!(sqlite));
+    MESSAGE_IDS:
+        "SELECT nextval('message_ids') FROM generate_series(1, $1)",
+        // The sequence of AUTOINCREMENT, which never goes back. The writer's transaction holds it until the rows are in.
+        "WITH RECURSIVE n(id) AS (SELECT COALESCE((SELECT seq FROM sqlite_sequence WHERE name = 'messages'), 0) + 1 UNION ALL SELECT id + 1 FROM n LIMIT $1) SELECT id FROM n";
+    ADD_DELTAS: add_deltas!(postgres), add_deltas!(sqlite);
+    PICK_DELTAS:
+        "SELECT id FROM counter_deltas ORDER BY id LIMIT $1 FOR UPDATE SKIP LOCKED",
+        "SELECT id FROM counter_deltas ORDER BY id LIMIT $1";
+    FOLD_DELTAS: fold!("SELECT value::BIGINT FROM json_array_elements_text($1::json)"), fold!("SELECT value FROM json_each($1)");
+    DROP_DELTAS:
+        "DELETE FROM counter_deltas WHERE id IN (SELECT value::BIGINT FROM json_array_elements_text($1::json))",
+        "DELETE FROM counter_deltas WHERE id IN (SELECT value FROM json_each($1))";
+    FIND_GROUPS:
+        "SELECT fingerprint, id FROM groups WHERE dlq_id = $1 AND fingerprint IN (SELECT value FROM json_array_elements_text($2::json))",
+        "SELECT fingerprint, id FROM groups WHERE dlq_id = $1 AND fingerprint IN (SELECT value FROM json_each($2))";
+    ADD_GROUPS: add_groups!(postgres), add_groups!(sqlite);
+    SAVE_SAMPLES: save_samples!(postgres), save_samples!(sqlite);
+    SAVE_PARTITION_SAMPLES: save_partition_samples!(postgres), save_partition_samples!(sqlite);
+    IN_LIST:
+        "(SELECT value::BIGINT FROM json_array_elements_text({}::json))",
+        "(SELECT value FROM json_each({}))";
+    DLQ_STATES:
+        "json_to_recordset({}::json) AS s(dlq_id BIGINT, state TEXT)",
+        "(SELECT value ->> 'dlq_id' AS dlq_id, value ->> 'state' AS state FROM json_each({})) AS s";
+    SOME_ARRIVALS:
+        some_arrivals!("SELECT value::BIGINT FROM json_array_elements_text($1::json)"), some_arrivals!("SELECT value FROM json_each($1)");
+    EXPLAIN: "EXPLAIN", "EXPLAIN QUERY PLAN";
+    EXPLAIN_COLUMN: "QUERY PLAN", "detail";
+    FOR_EACH:
+        "SELECT c.id FROM {outer} CROSS JOIN LATERAL ({inner}) c",
+        "SELECT c.value AS id FROM {outer} CROSS JOIN json_each((SELECT json_group_array(i.id) FROM ({inner}) i)) c";
+}
