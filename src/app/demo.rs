@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::{AppError, Running, Settings, start};
-use crate::demo::{DEFAULT_SEED, Demo, DemoOptions};
 pub use crate::demo::DEFAULT_FOLDER;
+use crate::demo::{DEFAULT_SEED, Demo, DemoOptions};
 use crate::domain::access::OwnerScope;
 use crate::domain::clock::Clock;
 use crate::domain::settings::Secret;

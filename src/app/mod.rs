@@ -16,10 +16,10 @@ use tokio_util::sync::CancellationToken;
 
 use crate::domain::clock::Clock;
 use crate::domain::settings::ClusterSettings;
+use crate::jobs::Supervisor;
 use crate::jobs::housekeeping::Housekeeping;
 use crate::jobs::intake::{IntakeJob, LIMITS};
 use crate::jobs::sampler::SamplerJob;
-use crate::jobs::Supervisor;
 use crate::kafka::client::KafkaError;
 use crate::kafka::inspect::Inspector;
 use crate::services::access::{Access, AccessError};

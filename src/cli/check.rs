@@ -73,7 +73,8 @@ async fn suggestions(config: &Config, flags: Option<&Flags>) -> Result<(), Failu
         let covered = if flags.is_some() { Vec::new() } else { config.dlq_settings() };
         let suggestions = app::check::suggestions(cluster, covered, seen).await;
         bar.finish_and_clear();
-        let suggestions = suggestions.map_err(|error| Failure::Failed(format!("{error}. `lazaret check` goes through it step by step.")))?;
+        let suggestions =
+            suggestions.map_err(|error| Failure::Failed(format!("{error}. `lazaret check` goes through it step by step.")))?;
         found += suggestions.len();
         out += &suggest::entries(&cluster.name, &suggestions);
     }

@@ -26,7 +26,9 @@ pub fn read(source: &Source, purpose: Purpose, command: &str) -> Result<Read, Fa
     let environment = environment()?;
     if let Some(bootstrap) = &source.bootstrap {
         if source.dlq.is_empty() && purpose == Purpose::Serve {
-            return Err(Failure::Usage(r"--dlq is missing: there is nothing to watch. Add --dlq '\.(DLQ|DLT)$', a regular expression on topic names.".to_owned()));
+            return Err(Failure::Usage(
+                r"--dlq is missing: there is nothing to watch. Add --dlq '\.(DLQ|DLT)$', a regular expression on topic names.".to_owned(),
+            ));
         }
         let flags = Flags {
             bootstrap: bootstrap.clone(),

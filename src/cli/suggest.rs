@@ -8,7 +8,8 @@ use crate::services::suggest::{Sample, Suggestion};
 
 /// The head of a whole file for a cluster that was named by flags. Values of properties that look secret are not repeated.
 pub fn head(flags: &Flags) -> String {
-    let mut out = String::from("# Written by `lazaret check --suggest`. Read it, then: lazaret serve --config lazaret.toml\n\n[clusters.main]\n");
+    let mut out =
+        String::from("# Written by `lazaret check --suggest`. Read it, then: lazaret serve --config lazaret.toml\n\n[clusters.main]\n");
     line(&mut out, format_args!("bootstrap_servers = {}", text(&flags.bootstrap)));
     let (secret, plain): (Vec<_>, Vec<_>) = flags.properties.iter().partition(|(name, _)| is_secret(name));
     if !plain.is_empty() {
@@ -33,7 +34,10 @@ pub fn entries(cluster: &str, suggestions: &[Suggestion]) -> String {
         line(&mut out, format_args!("# {said}"));
         line(&mut out, format_args!("[[dlq]]\ncluster = {}\ntopics = [{}]", text(cluster), text(&suggestion.topic)));
         line(&mut out, format_args!("dialect = {}", text(dialect)));
-        line(&mut out, format_args!("# owner = \"the team that answers for it\"\n# start = \"7d\"               # default: everything that is there"));
+        line(
+            &mut out,
+            format_args!("# owner = \"the team that answers for it\"\n# start = \"7d\"               # default: everything that is there"),
+        );
     }
     out
 }

@@ -107,7 +107,7 @@ impl Demo {
         Ok(Demo {
             database_url: folder.database_url(),
             cluster: cluster_settings(broker.bootstrap_servers()),
-            dlqs: pipelines::settings(CLUSTER),
+            dlqs: dlq_settings(),
             class_rules: class_rules(),
             sign_ins: sign_ins(options.loopback_only)?,
             tokens: tokens(options.api_token)?,
@@ -189,8 +189,13 @@ fn cluster_settings(bootstrap_servers: &str) -> ClusterSettings {
     }
 }
 
+/// What the shop's operators configured, one entry a DLQ.
+pub fn dlq_settings() -> Vec<DlqSettings> {
+    pipelines::settings(CLUSTER)
+}
+
 /// One configured rule beside the built-in ones, so that the pages show where it decided.
-fn class_rules() -> Vec<ClassRule> {
+pub fn class_rules() -> Vec<ClassRule> {
     let names = regex::Regex::new("WalletUnavailable").ok();
     names
         .map(|exception| ClassRule { exception: Some(exception), message: None, header: None, class: FailureClass::Transient })

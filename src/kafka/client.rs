@@ -74,11 +74,7 @@ const OURS: [(&[&str], &str); 9] = [
 ];
 
 /// The settings of a client: defaults, `tuned` for its work, then the operator's properties, then `ours`, which always win.
-pub(super) fn client_config(
-    cluster: &ClusterSettings,
-    tuned: &[(&str, &str)],
-    ours: &[(&str, &str)],
-) -> Result<ClientConfig, KafkaError> {
+pub(super) fn client_config(cluster: &ClusterSettings, tuned: &[(&str, &str)], ours: &[(&str, &str)]) -> Result<ClientConfig, KafkaError> {
     let mut config = ClientConfig::new();
     config.set_log_level(RDKafkaLogLevel::Notice);
     for (name, value) in DEFAULTS.iter().chain(tuned) {
@@ -115,9 +111,14 @@ fn check_property(cluster: &ClusterSettings, name: &str, value: &str) -> Result<
         Ok(_) => Ok(()),
         Err(rdkafka::error::KafkaError::ClientConfig(_, reason, ..)) => {
             let reason = without(&reason, value, "its value");
-            Err(settings_error(cluster, format!("the property {name} was refused: {reason} (names and values: librdkafka's CONFIGURATION.md)")))
+            Err(settings_error(
+                cluster,
+                format!("the property {name} was refused: {reason} (names and values: librdkafka's CONFIGURATION.md)"),
+            ))
         }
-        Err(other) => Err(settings_error(cluster, format!("the property {name} was refused: {}", without(&other.to_string(), value, "its value")))),
+        Err(other) => {
+            Err(settings_error(cluster, format!("the property {name} was refused: {}", without(&other.to_string(), value, "its value"))))
+        }
     }
 }
 
@@ -133,10 +134,9 @@ fn check_token_source(cluster: &ClusterSettings) -> Result<(), KafkaError> {
             cluster,
             "sasl.mechanism GSSAPI (Kerberos) is not built in: use SCRAM-SHA-512, PLAIN or OAUTHBEARER".to_owned(),
         )),
-        (mechanism, Some(_)) if mechanism != Some("OAUTHBEARER") => Err(settings_error(
-            cluster,
-            "a token source is set, but sasl.mechanism is not OAUTHBEARER: set both or neither".to_owned(),
-        )),
+        (mechanism, Some(_)) if mechanism != Some("OAUTHBEARER") => {
+            Err(settings_error(cluster, "a token source is set, but sasl.mechanism is not OAUTHBEARER: set both or neither".to_owned()))
+        }
         _ => Ok(()),
     }
 }
@@ -270,7 +270,8 @@ impl Reporter {
     /// What was reported last that explains why nothing answers: a refusal rather than a broken connection.
     pub fn explanation(&self) -> Option<Trouble> {
         let troubles = self.list();
-        let refusal = |t: &&Trouble| matches!(self.kafka_error(t.code, ""), KafkaError::NotPermitted { .. }) || t.code == RDKafkaErrorCode::SSL;
+        let refusal =
+            |t: &&Trouble| matches!(self.kafka_error(t.code, ""), KafkaError::NotPermitted { .. }) || t.code == RDKafkaErrorCode::SSL;
         let connection = |t: &&Trouble| t.code != RDKafkaErrorCode::AllBrokersDown;
         troubles.iter().rev().find(refusal).or_else(|| troubles.iter().rev().find(connection)).cloned()
     }

@@ -166,8 +166,7 @@ fn admin_request<C: ConsumerContext>(
         let queue = Owned(sys::rd_kafka_queue_new(client), sys::rd_kafka_queue_destroy);
         submit(client, options.0, queue.0);
         // A second more: librdkafka's own timer is to end the request.
-        let event =
-            Owned(sys::rd_kafka_queue_poll(queue.0, milliseconds(timeout + Duration::from_secs(1))), sys::rd_kafka_event_destroy);
+        let event = Owned(sys::rd_kafka_queue_poll(queue.0, milliseconds(timeout + Duration::from_secs(1))), sys::rd_kafka_event_destroy);
         if event.0.is_null() {
             return Err(Failure::of(RDKafkaRespErr::RD_KAFKA_RESP_ERR__TIMED_OUT));
         }
@@ -248,7 +247,8 @@ unsafe fn describe_one(description: *const sys::rd_kafka_TopicDescription_t) -> 
 unsafe fn id_of(description: *const sys::rd_kafka_TopicDescription_t) -> Result<TopicId, Failure> {
     unsafe {
         let id = sys::rd_kafka_TopicDescription_topic_id(description);
-        let absent = id.is_null() || (sys::rd_kafka_Uuid_most_significant_bits(id) == 0 && sys::rd_kafka_Uuid_least_significant_bits(id) == 0);
+        let absent =
+            id.is_null() || (sys::rd_kafka_Uuid_most_significant_bits(id) == 0 && sys::rd_kafka_Uuid_least_significant_bits(id) == 0);
         Ok(if absent { TopicId::None } else { TopicId::Id(text(sys::rd_kafka_Uuid_base64str(id))) })
     }
 }
@@ -262,8 +262,7 @@ pub(super) fn topic_configs<C: ConsumerContext>(
     topics: &[String],
     timeout: Duration,
 ) -> Result<TopicConfigs, Failure> {
-    let names: Vec<CString> =
-        topics.iter().filter(|name| !name.is_empty()).filter_map(|name| CString::new(name.as_str()).ok()).collect();
+    let names: Vec<CString> = topics.iter().filter(|name| !name.is_empty()).filter_map(|name| CString::new(name.as_str()).ok()).collect();
     if names.is_empty() {
         return Ok(BTreeMap::new());
     }
@@ -281,7 +280,10 @@ pub(super) fn topic_configs<C: ConsumerContext>(
             })?;
         let mut count = 0;
         let answers = sys::rd_kafka_DescribeConfigs_result_resources(sys::rd_kafka_event_DescribeConfigs_result(event.0), &mut count);
-        Ok((0..count).map(|index| *answers.add(index)).map(|answer| (text(sys::rd_kafka_ConfigResource_name(answer)), entries(answer))).collect())
+        Ok((0..count)
+            .map(|index| *answers.add(index))
+            .map(|answer| (text(sys::rd_kafka_ConfigResource_name(answer)), entries(answer)))
+            .collect())
     }
 }
 

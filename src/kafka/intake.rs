@@ -114,8 +114,7 @@ impl IntakeConsumer {
             ("enable.partition.eof", "true"),
         ];
         let config = client_config(cluster, &tuned, &ours)?;
-        let consumer =
-            config.create_with_context(callbacks::Callbacks::new(cluster)).map_err(|error| creation_error(cluster, &error))?;
+        let consumer = config.create_with_context(callbacks::Callbacks::new(cluster)).map_err(|error| creation_error(cluster, &error))?;
         let (event_sender, events) = mpsc::channel(EVENT_QUEUE);
         let (commands, command_receiver) = std::sync::mpsc::channel();
         let stop = Arc::new(AtomicBool::new(false));

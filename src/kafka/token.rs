@@ -61,13 +61,8 @@ fn read_file(path: &std::path::Path) -> Result<String, TokenError> {
 /// Runs the command without a shell. Its error output is thrown away: it may hold anything.
 fn run(program: &str, arguments: &[String], timeout: Duration, clock: &Clock) -> Result<String, TokenError> {
     let failed = |reason: std::io::Error| TokenError::Start { program: program.to_owned(), reason: reason.to_string() };
-    let mut child = Command::new(program)
-        .args(arguments)
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::null())
-        .spawn()
-        .map_err(failed)?;
+    let mut child =
+        Command::new(program).args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().map_err(failed)?;
     let (sender, receiver) = std::sync::mpsc::channel();
     if let Some(output) = child.stdout.take() {
         // A thread of its own: a program that hangs with its output open must not hang us.

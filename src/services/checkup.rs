@@ -71,7 +71,8 @@ pub async fn database(connected: &Result<Store, StoreError>) -> Vec<Step> {
     }
     steps.push(match store.missing_migrations().await {
         Ok(0) => Step::new(DATABASE, Outcome::Passed, "up to date"),
-        Ok(n) => Step::new(DATABASE, Outcome::Warning, format!("{n} migrations are missing")).remedy("`lazaret serve` applies them; or run `lazaret migrate` first"),
+        Ok(n) => Step::new(DATABASE, Outcome::Warning, format!("{n} migrations are missing"))
+            .remedy("`lazaret serve` applies them; or run `lazaret migrate` first"),
         Err(error) => Step::new(DATABASE, Outcome::Failed, error.to_string()).remedy("Let the user of database.url create tables"),
     });
     steps
@@ -89,11 +90,15 @@ pub async fn ledger_tier(name: &str, tier: &LedgerTier) -> Vec<Step> {
         LedgerTier::Http => vec![Step::new(&subject, Outcome::NotChecked, "HTTP endpoint: not checked, this version does not call it")],
         LedgerTier::Sql(url) => vec![match ledger::sql::probe(url, TIMEOUT).await {
             Ok(()) => Step::new(&subject, Outcome::Passed, "SQL: connected read-only; its query was not tried"),
-            Err(error) => Step::new(&subject, Outcome::Failed, format!("SQL: {error}")).remedy(format!("Check url of ledgers.{name}.durable")),
+            Err(error) => {
+                Step::new(&subject, Outcome::Failed, format!("SQL: {error}")).remedy(format!("Check url of ledgers.{name}.durable"))
+            }
         }],
         LedgerTier::Redis(url) => match ledger::redis::probe(url, TIMEOUT).await {
             Ok(facts) => redis_steps(&subject, &facts),
-            Err(error) => vec![Step::new(&subject, Outcome::Failed, format!("Redis: {error}")).remedy(format!("Check url of ledgers.{name}.hot"))],
+            Err(error) => {
+                vec![Step::new(&subject, Outcome::Failed, format!("Redis: {error}")).remedy(format!("Check url of ledgers.{name}.hot"))]
+            }
         },
     }
 }
@@ -104,15 +109,20 @@ fn redis_steps(subject: &str, facts: &RedisFacts) -> Vec<Step> {
     let durable = "Add a durable tier to the ledger; without one, a key that is not there proves nothing";
     let eviction = match facts.eviction_policy.as_deref() {
         Some("noeviction") => Step::new(subject, Outcome::Passed, "Redis: keeps all keys until they expire (noeviction)"),
-        Some(policy) => Step::new(subject, Outcome::Warning, format!("Redis: throws keys away when memory is short (maxmemory-policy {policy})"))
-            .remedy(format!("Set maxmemory-policy to noeviction. Or: {durable}")),
+        Some(policy) => {
+            Step::new(subject, Outcome::Warning, format!("Redis: throws keys away when memory is short (maxmemory-policy {policy})"))
+                .remedy(format!("Set maxmemory-policy to noeviction. Or: {durable}"))
+        }
         None => Step::new(subject, Outcome::Warning, "Redis: will not say whether it throws keys away (CONFIG GET maxmemory-policy)")
             .remedy(format!("Let this user run CONFIG GET. Or: {durable}")),
     };
     let uptime = match facts.uptime_s {
         Some(up) if up >= RECENT_START_S => Step::new(subject, Outcome::Passed, format!("Redis: up for {}", age(up))),
-        Some(up) => Step::new(subject, Outcome::Warning, format!("Redis: started {} ago; keys from before may be lost", age(up))).remedy(durable),
-        None => Step::new(subject, Outcome::Warning, "Redis: will not say when it started (INFO server)").remedy(format!("Let this user run INFO. Or: {durable}")),
+        Some(up) => {
+            Step::new(subject, Outcome::Warning, format!("Redis: started {} ago; keys from before may be lost", age(up))).remedy(durable)
+        }
+        None => Step::new(subject, Outcome::Warning, "Redis: will not say when it started (INFO server)")
+            .remedy(format!("Let this user run INFO. Or: {durable}")),
     };
     vec![Step::new(subject, Outcome::Passed, format!("Redis {version}: connected")), eviction, uptime]
 }

@@ -21,15 +21,19 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 const NAMES: [(&str, &str); 7] = [
     (r"(?i)(^|[._-])dl[qt]([._-]|$)", "dlq or dlt in the name (Spring's -dlt, uForwarder's __dlq, Kafka Streams and Connect by habit)"),
     (r"[a-z0-9](DLQ|DLT|Dlq|Dlt)$", "DLQ at the end of a name in camel case"),
-    (r"(?i)(^|[._-])dead[._-]?letters?([._-]|$)", "dead-letter in the name (Quarkus' dead-letter-topic-, Wolverine's wolverine-dead-letter-queue)"),
+    (
+        r"(?i)(^|[._-])dead[._-]?letters?([._-]|$)",
+        "dead-letter in the name (Quarkus' dead-letter-topic-, Wolverine's wolverine-dead-letter-queue)",
+    ),
     (r"(?i)(^|[._-])dead[._-]?messages?([._-]|$)", "dead messages in the name (Karafka)"),
     (r"(?i)(^|[._-])(poison(ed)?|parking[._-]?lot)([._-]|$)", "poison or parking lot in the name (Watermill and others)"),
     (r"(?i)[._-]errors?$|^errors?$", "an error queue (MassTransit's _error, NServiceBus' error)"),
     (r"^error\.[^.]+\..+", "error.destination.group (Spring Cloud Stream)"),
 ];
 
-static PATTERNS: LazyLock<Vec<(Regex, &'static str)>> =
-    LazyLock::new(|| NAMES.iter().map(|(pattern, why)| (Regex::new(pattern).expect("the table above holds regular expressions"), *why)).collect());
+static PATTERNS: LazyLock<Vec<(Regex, &'static str)>> = LazyLock::new(|| {
+    NAMES.iter().map(|(pattern, why)| (Regex::new(pattern).expect("the table above holds regular expressions"), *why)).collect()
+});
 
 /// A topic that looks like a DLQ.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -46,7 +50,10 @@ pub struct Suggestion {
 /// What one record says.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Sample {
-    Read { dialect: Dialect, consumer_group: Option<String> },
+    Read {
+        dialect: Dialect,
+        consumer_group: Option<String>,
+    },
     /// There is no record to read.
     Empty,
     /// Why it could not be read.
@@ -70,8 +77,11 @@ pub fn suggest(
 ) -> Result<Vec<Suggestion>, KafkaError> {
     let mut topics = inspector.topics(TIMEOUT)?;
     topics.sort_by(|a, b| a.name.cmp(&b.name));
-    let candidates: Vec<_> =
-        topics.into_iter().filter(|topic| !covered(&topic.name)).filter_map(|topic| Some((looks_like_a_dlq(&topic.name)?, topic))).collect();
+    let candidates: Vec<_> = topics
+        .into_iter()
+        .filter(|topic| !covered(&topic.name))
+        .filter_map(|topic| Some((looks_like_a_dlq(&topic.name)?, topic)))
+        .collect();
     let partitions: Vec<TopicPartition> =
         candidates.iter().flat_map(|(_, topic)| (0..topic.partitions).map(|partition| (topic.name.clone(), partition))).collect();
     let ends = inspector.log_ends(&partitions, TIMEOUT);
@@ -148,7 +158,17 @@ mod tests {
         for topic in yes {
             assert!(looks_like_a_dlq(topic).is_some(), "{topic}");
         }
-        let no = ["payments", "terror", "mirrors", "handlqueue", "dltx", "errors-by-hour", "undeadletters", "orders-retry-0", "error-reports.daily"];
+        let no = [
+            "payments",
+            "terror",
+            "mirrors",
+            "handlqueue",
+            "dltx",
+            "errors-by-hour",
+            "undeadletters",
+            "orders-retry-0",
+            "error-reports.daily",
+        ];
         for topic in no {
             assert_eq!(looks_like_a_dlq(topic), None, "{topic}");
         }

@@ -91,9 +91,7 @@ impl ConsumerContext for Callbacks {
         let listed: Vec<TopicPartition> =
             partitions.elements().iter().map(|element| (element.topic().to_owned(), element.partition())).collect();
         let (done, rebalance) = match error {
-            RDKafkaRespErr::RD_KAFKA_RESP_ERR__ASSIGN_PARTITIONS => {
-                (self.assign(consumer, partitions), Rebalance::Assigned(listed))
-            }
+            RDKafkaRespErr::RD_KAFKA_RESP_ERR__ASSIGN_PARTITIONS => (self.assign(consumer, partitions), Rebalance::Assigned(listed)),
             _ => (consumer.incremental_unassign(partitions), Rebalance::Revoked(listed)),
         };
         if let Err(error) = done {

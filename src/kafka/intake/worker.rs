@@ -50,8 +50,16 @@ enum Flow {
     /// Assigned, or told to pause: whatever still comes is thrown away.
     Waiting,
     /// Told where to start; the seek is not through.
-    Starting { offset: i64, generation: u64, tries: u32, next_try: Duration },
-    Reading { generation: u64, reported: Option<i64> },
+    Starting {
+        offset: i64,
+        generation: u64,
+        tries: u32,
+        next_try: Duration,
+    },
+    Reading {
+        generation: u64,
+        reported: Option<i64>,
+    },
 }
 
 /// One of our partitions.
