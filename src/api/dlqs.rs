@@ -7,7 +7,7 @@ use serde::Serialize;
 use super::groups::GroupItem;
 use super::query::{MAX_LIMIT, Query};
 use super::{Failure, Page};
-use crate::domain::health::{AtRisk, Status};
+use crate::domain::health::Status;
 use crate::services::health::{DlqDetail, DlqHealth, Health, PartitionView};
 
 /// One DLQ. `null` is unknown; an age is also null while there is no message that could have one.
@@ -58,7 +58,6 @@ pub struct ReplaySuccess {
 
 impl From<&DlqHealth> for DlqItem {
     fn from(row: &DlqHealth) -> DlqItem {
-        let left_ms = if let AtRisk::AtRisk { left_ms } = row.at_risk { Some(left_ms) } else { None };
         DlqItem {
             cluster: row.dlq.cluster.clone(),
             topic: row.dlq.topic.clone(),
@@ -68,7 +67,7 @@ impl From<&DlqHealth> for DlqItem {
             uncollected: row.uncollected,
             oldest_age_s: row.oldest_age_ms.map(|ms| ms / 1_000),
             event_age_s: row.event_age_ms.map(|ms| ms / 1_000),
-            at_risk: AtRiskItem { state: row.at_risk.as_str(), left_s: left_ms.map(|ms| ms / 1_000) },
+            at_risk: AtRiskItem { state: row.at_risk.as_str(), left_s: row.at_risk.left_ms().map(|ms| ms / 1_000) },
             arrivals_per_min: row.arrivals_per_min,
             baseline: Baseline { state: "unknown", low: None, high: None },
             replay_success: ReplaySuccess::default(),

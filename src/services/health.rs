@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use crate::domain::clock::Clock;
-use crate::domain::health::{self, AtRisk, Measured, Status};
+use crate::domain::health::{self, AtRisk, Measures, Status};
 use crate::domain::settings::{DlqSettings, settings_for};
 use crate::store::counters::DlqCounts;
 use crate::store::dlqs::{Dlq, Incarnation};
@@ -16,13 +16,11 @@ use crate::store::samples::{PartitionSample, Sample};
 use crate::store::{Store, StoreError};
 
 const MINUTE_MS: i64 = 60_000;
-/// The arrival rate is taken over this many minutes (DESIGN 5).
-const RATE_MINUTES: i64 = 15;
 /// Width of a sparkline's bucket: 48 of them make 24 hours.
 pub const BUCKET_MS: i64 = 30 * MINUTE_MS;
 const BUCKETS: i64 = 48;
-/// A newest sample older than this many sampling intervals says nothing about now.
-const STALE_INTERVALS: i64 = 3;
+/// How often a cluster is sampled when nobody says.
+const USUAL_INTERVAL_MS: i64 = 15_000;
 const GROUPS_SHOWN: i64 = 100;
 const GAPS_SHOWN: i64 = 20;
 
@@ -132,8 +130,8 @@ struct Reads {
     counts: BTreeMap<i64, DlqCounts>,
     oldest: HashMap<i64, (i64, Option<i64>)>,
     samples: HashMap<i64, (Sample, Option<Sample>)>,
-    /// Arrivals within the rate's window.
-    recent: HashMap<i64, i64>,
+    /// Arrivals by minute within the rate's window.
+    recent: HashMap<i64, Vec<(i64, i64)>>,
     buckets: HashMap<i64, Vec<(i64, i64)>>,
     buckets_from_ms: i64,
 }
@@ -148,7 +146,7 @@ impl Health {
         let reads = self.read(None).await?;
         let mut rows: Vec<DlqHealth> = dlqs.into_iter().map(|dlq| self.judge(dlq, &reads)).collect();
         rows.sort_by(|a, b| {
-            let places = health::worst_first(&measured(a), &measured(b));
+            let places = health::worst_first(&measures(a), &measures(b));
             places.then_with(|| (&a.dlq.cluster, &a.dlq.topic).cmp(&(&b.dlq.cluster, &b.dlq.topic)))
         });
         Ok(rows)
@@ -184,13 +182,10 @@ impl Health {
 
     async fn read(&self, only: Option<i64>) -> Result<Reads, StoreError> {
         let now_ms = self.clock.now_ms();
-        let minute = now_ms.div_euclid(MINUTE_MS) * MINUTE_MS;
-        // The running minute counts as one of the fifteen, so that what fails now shows now.
-        let recent_from = minute - (RATE_MINUTES - 1) * MINUTE_MS;
         let buckets_from_ms = (now_ms.div_euclid(BUCKET_MS) - (BUCKETS - 1)) * BUCKET_MS;
-        let mut recent: HashMap<i64, i64> = HashMap::new();
-        for (dlq, _, count) in self.store.arrivals(only, recent_from, minute + MINUTE_MS, MINUTE_MS).await? {
-            *recent.entry(dlq).or_default() += count;
+        let mut recent: HashMap<i64, Vec<(i64, i64)>> = HashMap::new();
+        for (dlq, start, count) in self.store.arrivals(only, health::arrivals_from_ms(now_ms), now_ms + 1, MINUTE_MS).await? {
+            recent.entry(dlq).or_default().push((start, count));
         }
         let mut buckets: HashMap<i64, Vec<(i64, i64)>> = HashMap::new();
         for (dlq, start, count) in self.store.arrivals(only, buckets_from_ms, buckets_from_ms + BUCKETS * BUCKET_MS, BUCKET_MS).await? {
@@ -215,11 +210,13 @@ impl Health {
             Some((newest, last_good)) => (Some(newest), last_good.as_ref()),
             None => (None, None),
         };
-        let interval = self.sample_interval_ms.get(&dlq.cluster).copied().unwrap_or(15_000);
-        let fresh = newest.filter(|sample| sample.error.is_none() && reads.now_ms - sample.at_ms <= STALE_INTERVALS * interval);
-        let rate = reads.recent.get(&dlq.id).copied().unwrap_or(0) as f64 / RATE_MINUTES as f64;
+        let interval = self.sample_interval_ms.get(&dlq.cluster).copied().unwrap_or(USUAL_INTERVAL_MS);
+        // A sample that failed is no data at once, whatever came before it.
+        let fresh = newest.filter(|sample| sample.error.is_none() && health::is_fresh(Some(sample.at_ms), reads.now_ms, interval));
+        let recent = reads.recent.get(&dlq.id).into_iter().flatten().copied();
+        let rate = health::arrivals_per_minute(recent, reads.now_ms);
         let settings = settings_for(&self.dlqs, &dlq.cluster, &dlq.topic);
-        let mut health = DlqHealth {
+        let mut row = DlqHealth {
             consumer_group: settings.and_then(|settings| settings.consumer_group.clone()),
             status: Status::NoData,
             depth: counts.map_or(0, DlqCounts::depth),
@@ -227,7 +224,7 @@ impl Health {
             uncollected: fresh.and_then(|sample| sample.uncollected),
             oldest_age_ms: oldest.map(|(dead, _)| (reads.now_ms - dead).max(0)),
             event_age_ms: oldest.and_then(|(_, event)| *event).map(|event| (reads.now_ms - event).max(0)),
-            at_risk: fresh.map_or(AtRisk::Unknown, |sample| AtRisk::from_stored(&sample.at_risk_state, sample.at_risk_left_ms)),
+            at_risk: fresh.map_or(AtRisk::Unknown, |sample| AtRisk::from_parts(&sample.at_risk_state, sample.at_risk_left_ms)),
             arrivals_per_min: fresh.map(|_| rate),
             arrivals: bucketed(reads.buckets.get(&dlq.id), reads, &dlq, last_good.map(|sample| sample.at_ms), fresh.is_some()),
             arrivals_from_ms: reads.buckets_from_ms,
@@ -235,18 +232,21 @@ impl Health {
             sample_error: newest.and_then(|sample| sample.error.clone()),
             dlq,
         };
-        health.status = health::status(&measured_if(&health, fresh.is_some()));
-        health
+        row.status = health::judge(&Measures { has_data: fresh.is_some(), ..measures(&row) });
+        row
     }
 }
 
-/// What `domain::health` judges by.
-fn measured(row: &DlqHealth) -> Measured {
-    measured_if(row, row.has_data())
-}
-
-fn measured_if(row: &DlqHealth, fresh: bool) -> Measured {
-    Measured { fresh, depth: row.depth, oldest_age_ms: row.oldest_age_ms, at_risk: row.at_risk, arrivals_per_min: row.arrivals_per_min }
+/// What `domain::health` judges by. Nothing is muted yet: that comes with alert rules.
+fn measures(row: &DlqHealth) -> Measures {
+    Measures {
+        has_data: row.has_data(),
+        muted: false,
+        at_risk: row.at_risk,
+        oldest_age_ms: row.oldest_age_ms,
+        arrivals_per_minute: row.arrivals_per_min,
+        depth: Some(row.depth),
+    }
 }
 
 /// The sparkline's buckets. Where no arrival is stored it is zero, except where nothing could be known: after the last

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use crate::domain::dialect::{self, Reading};
+use crate::domain::dialect::{self, FieldReading, Reading};
 use crate::domain::record::{Header, Record};
 use crate::domain::settings::{DialectChoice, DlqSettings, settings_for};
 use crate::store::groups::Group;
@@ -46,6 +46,8 @@ pub struct MessageView {
     pub headers: Vec<Header>,
     /// How the headers read today; None when the body was purged.
     pub reading: Option<Reading>,
+    /// Which header was read as what.
+    pub fields: Vec<FieldReading>,
     pub group: Option<Group>,
 }
 
@@ -71,13 +73,16 @@ impl Messages {
         let body = self.store.body(id).await?;
         let group = self.store.group(row.group_id).await?;
         let settings = settings_for(&self.dlqs, &row.cluster, &row.topic);
-        let reading = body.as_ref().map(|body| read_again(&row, body, settings));
+        let (reading, fields) = match &body {
+            Some(body) => read_again(&row, body, settings),
+            None => (None, Vec::new()),
+        };
         let mask = settings.map_or(&[][..], |settings| &settings.mask);
         let (value, headers) = match body {
             None => (ShownValue::Purged, Vec::new()),
             Some(body) => (shown_value(body.value, mask), body.headers),
         };
-        Ok(Some(MessageView { row, value, headers, reading, group }))
+        Ok(Some(MessageView { row, value, headers, reading, fields, group }))
     }
 
     /// The exact bytes of a value, unless fields of it are masked. None: there is no such message.
@@ -102,7 +107,7 @@ impl Messages {
 }
 
 /// Reads the stored headers again, so that the page explains them by today's rules and settings.
-fn read_again(row: &MessageRow, body: &Body, settings: Option<&DlqSettings>) -> Reading {
+fn read_again(row: &MessageRow, body: &Body, settings: Option<&DlqSettings>) -> (Option<Reading>, Vec<FieldReading>) {
     let record = Record {
         topic: row.topic.clone(),
         partition: row.partition,
@@ -113,7 +118,8 @@ fn read_again(row: &MessageRow, body: &Body, settings: Option<&DlqSettings>) -> 
         headers: body.headers.clone(),
     };
     let choice = settings.map_or(&DialectChoice::Auto, |settings| &settings.dialect);
-    dialect::read(&record, choice, settings.and_then(|settings| settings.consumer_group.as_deref()))
+    let reading = dialect::read(&record, choice, settings.and_then(|settings| settings.consumer_group.as_deref()));
+    (Some(reading), dialect::field_readings(&record, choice))
 }
 
 /// Hides the masked fields of a value. Where fields are masked and cannot be found, because the value is not JSON, all of it is withheld.

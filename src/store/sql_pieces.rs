@@ -165,10 +165,10 @@ dialects! {
         concat!("UPDATE positions AS p SET next_offset = b.next_offset, updated_at_ms = $2 FROM ", partitions!(sqlite),
             " WHERE p.dlq_id = b.dlq_id AND p.incarnation = b.incarnation AND p.partition = b.partition");
     NEWEST_OFFSETS:
-        concat!("SELECT b.dlq_id, b.incarnation, b.partition, (SELECT m.record_offset FROM messages m WHERE m.dlq_id = b.dlq_id AND m.incarnation = b.incarnation
-            AND m.partition = b.partition ORDER BY m.record_offset DESC LIMIT 1) FROM ", partitions!(postgres)),
-        concat!("SELECT b.dlq_id, b.incarnation, b.partition, (SELECT m.record_offset FROM messages m WHERE m.dlq_id = b.dlq_id AND m.incarnation = b.incarnation
-            AND m.partition = b.partition ORDER BY m.record_offset DESC LIMIT 1) FROM ", partitions!(sqlite));
+        concat!("SELECT b.dlq_id AS dlq_id, b.incarnation AS incarnation, b.partition AS partition, (SELECT m.record_offset FROM messages m WHERE m.dlq_id = b.dlq_id AND m.incarnation = b.incarnation
+            AND m.partition = b.partition ORDER BY m.record_offset DESC LIMIT 1) AS record_offset FROM ", partitions!(postgres)),
+        concat!("SELECT b.dlq_id AS dlq_id, b.incarnation AS incarnation, b.partition AS partition, (SELECT m.record_offset FROM messages m WHERE m.dlq_id = b.dlq_id AND m.incarnation = b.incarnation
+            AND m.partition = b.partition ORDER BY m.record_offset DESC LIMIT 1) AS record_offset FROM ", partitions!(sqlite));
     MESSAGE_IDS:
         "SELECT nextval('message_ids') FROM generate_series(1, $1)",
         // The sequence of AUTOINCREMENT, which never goes back. The writer's transaction holds it until the rows are in.

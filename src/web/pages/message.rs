@@ -11,7 +11,7 @@ use super::{Shell, SignedIn, When, dlq_path, group_title, words};
 use crate::api::Failure;
 use crate::api::messages::{unknown_message, value_note};
 use crate::api::query::{self, Query};
-use crate::domain::dialect::Reading;
+use crate::domain::dialect::{FieldReading, Reading};
 use crate::domain::record::{Header, display_text};
 use crate::services::messages::{Download, MessageView, ShownValue};
 use crate::store::messages::MessageRow;
@@ -104,7 +104,7 @@ pub async fn page(
 }
 
 fn build(shell: Shell, message: MessageView, view: Option<&str>, now_ms: i64) -> MessagePage {
-    let MessageView { row, value, headers, reading, group } = message;
+    let MessageView { row, value, headers, reading, fields, group } = message;
     let dlq = dlq_path(&row.cluster, &row.topic);
     let exception = row.exception_class.as_deref().map(|class| text::short_line(class, 500));
     let stacktrace = reading.as_ref().and_then(|reading| reading.stacktrace.as_deref());
@@ -123,10 +123,10 @@ fn build(shell: Shell, message: MessageView, view: Option<&str>, now_ms: i64) ->
         group_id: row.group_id,
         group_title: group.as_ref().map(group_title),
         identity: group.as_ref().map(identity).unwrap_or_default(),
-        facts: facts(&row, reading.as_ref()),
+        facts: facts(&row, reading.as_ref(), &fields),
         times: times(&row, now_ms),
         value: value_box(row.id, &value, view),
-        headers: header_lines(&headers, reading.as_ref()),
+        headers: header_lines(&headers, &fields),
         history: reading.filter(|reading| !reading.history.is_empty()).map(|reading| {
             let older: Vec<&str> = reading.history.iter().map(|dialect| dialect.as_str()).collect();
             format!("It also carries headers of {}: an older failure.", older.join(", "))
@@ -146,7 +146,7 @@ fn cut_block(said: &str, cap: usize) -> String {
     }
 }
 
-fn facts(row: &MessageRow, reading: Option<&Reading>) -> Vec<Fact> {
+fn facts(row: &MessageRow, reading: Option<&Reading>, fields: &[FieldReading]) -> Vec<Fact> {
     let fact = |name, value: Option<String>| Fact { name, value, note: None };
     let text_of = |value: &Option<String>| value.as_deref().map(|value| text::short_line(value, 500));
     let key = row.key.as_deref().map(|key| if key.is_empty() { "empty".to_owned() } else { text::bytes_line(key, 500) });
@@ -156,6 +156,8 @@ fn facts(row: &MessageRow, reading: Option<&Reading>) -> Vec<Fact> {
         row.origin_offset.map(|offset| format!("offset {offset}")),
     ];
     let came_from: Vec<String> = came_from.into_iter().flatten().collect();
+    // One dialect says it all in the record's key.
+    let read_from_key = fields.iter().filter(|field| field.header.is_none()).map(reading_in_words).reduce(|all, said| format!("{all}; {said}"));
     let recreated = (row.incarnation > 1).then(|| format!("of the {} topic of that name", format::ordinal(row.incarnation)));
     vec![
         fact("Came from", (!came_from.is_empty()).then(|| came_from.join(", "))),
@@ -165,7 +167,7 @@ fn facts(row: &MessageRow, reading: Option<&Reading>) -> Vec<Fact> {
         fact("Header format", Some(text::short_line(&row.dialect, 60))),
         fact("Business key", text_of(&row.business_key)),
         fact("Tenant", text_of(&row.tenant)),
-        Fact { name: "Record key", value: Some(key.unwrap_or_else(|| "null".to_owned())), note: None },
+        Fact { name: "Record key", value: Some(key.unwrap_or_else(|| "null".to_owned())), note: read_from_key },
         Fact {
             name: "Stored from",
             value: Some(format!("{}, partition {}, offset {}", text::line(&row.topic), row.partition, row.offset)),
@@ -233,11 +235,10 @@ fn shown_bytes(id: i64, bytes: &[u8], view: Option<&str>, mut notes: Vec<String>
     }
 }
 
-fn header_lines(headers: &[Header], reading: Option<&Reading>) -> Vec<HeaderLine> {
-    let fields = reading.map_or(&[][..], |reading| &reading.fields);
+fn header_lines(headers: &[Header], fields: &[FieldReading]) -> Vec<HeaderLine> {
     let line = |(index, header): (usize, &Header)| {
-        let read: Vec<_> = fields.iter().filter(|field| field.header == index).collect();
-        let said: Vec<String> = read.iter().map(|field| format!("{}: {}", field.meaning, text::short_line(&field.value, 300))).collect();
+        let read: Vec<_> = fields.iter().filter(|field| field.header == Some(index)).collect();
+        let said: Vec<String> = read.iter().map(|field| reading_in_words(field)).collect();
         HeaderLine {
             name: text::short_line(&display_text(&header.name), 250),
             value: header.value.as_deref().map(header_value),
@@ -247,6 +248,10 @@ fn header_lines(headers: &[Header], reading: Option<&Reading>) -> Vec<HeaderLine
         }
     };
     headers.iter().enumerate().map(line).collect()
+}
+
+fn reading_in_words(field: &FieldReading) -> String {
+    format!("{}: {}", field.meaning, text::short_line(&field.value, 300))
 }
 
 /// Text where the bytes are readable text, else hex: an offset in eight bytes is no text even where it is valid UTF-8.

@@ -5,7 +5,6 @@ use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 
 use crate::api::Failure;
-use crate::domain::health::AtRisk;
 use crate::services::health::DlqHealth;
 use crate::telemetry::{self, DlqGauge};
 use crate::web::AppState;
@@ -61,7 +60,7 @@ fn gauge(row: &DlqHealth) -> DlqGauge {
         depth: Some(row.depth),
         uncollected: row.uncollected,
         oldest_age_s: row.oldest_age_ms.map(seconds),
-        at_risk_left_s: if let AtRisk::AtRisk { left_ms } = row.at_risk { Some(seconds(left_ms)) } else { None },
+        at_risk_left_s: row.at_risk.left_ms().map(seconds),
         arrivals_per_min: row.arrivals_per_min,
         sampled_at_ms: row.sampled_at_ms,
     }

@@ -128,7 +128,9 @@ pub async fn page(
 
 fn sentence(rows: &[DlqHealth]) -> Sentence {
     let counts = StatusCounts::of(rows);
-    let Some(worst) = rows.first() else {
+    // What cannot be seen comes first in the list; as the worst it is named only where nothing is known to be worse.
+    let known = rows.iter().find(|row| matches!(row.status, Status::Critical | Status::Warning));
+    let Some(worst) = known.or(rows.first()) else {
         return Sentence { start: "No DLQ is known yet.".to_owned(), worst: None, end: String::new() };
     };
     let parts: Vec<String> = [(Status::Critical, "critical"), (Status::Warning, "warning"), (Status::NoData, "without data")]
