@@ -5,7 +5,6 @@ use std::sync::Arc;
 use super::use_ring;
 use crate::config::{Config, Tier};
 use crate::domain::settings::{ClusterSettings, DlqSettings, settings_for};
-use crate::kafka::check::acl_lines;
 use crate::kafka::client::KafkaError;
 use crate::kafka::inspect::Inspector;
 use crate::services::checkup::{self, LedgerTier, Outcome, Step};
@@ -37,7 +36,7 @@ pub async fn check(config: &Config, mut seen: impl FnMut(&Step)) -> Report {
     };
     add(&mut report, database(config).await);
     for cluster in &config.clusters {
-        let (steps, acls) = self::cluster(cluster, &config.dlq_settings()).await;
+        let (steps, acls) = self::cluster(cluster, config.dlq_settings()).await;
         add(&mut report, steps);
         if !acls.is_empty() {
             report.acls.push((cluster.name.clone(), acls));
@@ -74,10 +73,10 @@ fn ledger_tiers(config: &Config) -> Vec<(String, LedgerTier)> {
     tiers
 }
 
-/// What the cluster lets us do, and the ACLs that are missing.
-async fn cluster(_cluster: &ClusterSettings, _dlqs: &[DlqSettings]) -> (Vec<Step>, Vec<String>) {
-    let _ = acl_lines;
-    (Vec::new(), Vec::new())
+async fn cluster(cluster: &ClusterSettings, dlqs: Vec<DlqSettings>) -> (Vec<Step>, Vec<String>) {
+    let (subject, cluster) = (format!("cluster {}", cluster.name), cluster.clone());
+    let checked = tokio::task::spawn_blocking(move || checkup::cluster(&cluster, &dlqs)).await;
+    checked.unwrap_or_else(|error| (vec![Step::new(&subject, Outcome::Failed, format!("the check stopped: {error}"))], Vec::new()))
 }
 
 /// The topics of a cluster that look like DLQs and that no `[[dlq]]` covers yet.

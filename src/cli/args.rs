@@ -98,19 +98,11 @@ pub struct Source {
     #[arg(long, requires = "bootstrap")]
     pub start: Option<String>,
     /// Without a file: a property of librdkafka, for example security.protocol=SASL_SSL; may be repeated
-    #[arg(long, value_name = "NAME=VALUE", value_parser = pair, requires = "bootstrap")]
-    pub property: Vec<(String, String)>,
+    #[arg(long, value_name = "NAME=VALUE", requires = "bootstrap")]
+    pub property: Vec<String>,
     /// Without a file: a property whose value is in a file, for example sasl.password=/run/secrets/kafka; may be repeated
-    #[arg(long, value_name = "NAME=FILE", value_parser = pair, requires = "bootstrap")]
-    pub property_file: Vec<(String, String)>,
-}
-
-fn pair(text: &str) -> Result<(String, String), String> {
-    match text.split_once('=') {
-        Some((name, value)) if !name.is_empty() && !value.is_empty() => Ok((name.to_owned(), value.to_owned())),
-        // Not repeated: it may be a password typed in the wrong place.
-        _ => Err("is not of the form NAME=VALUE".to_owned()),
-    }
+    #[arg(long, value_name = "NAME=FILE", requires = "bootstrap")]
+    pub property_file: Vec<String>,
 }
 
 /// Which configuration names the database.

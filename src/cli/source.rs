@@ -34,8 +34,8 @@ pub fn read(source: &Source, purpose: Purpose, command: &str) -> Result<Read, Fa
             bootstrap: bootstrap.clone(),
             dlq: source.dlq.clone(),
             start: source.start.clone(),
-            properties: source.property.clone(),
-            property_files: source.property_file.clone(),
+            properties: pairs("--property", &source.property)?,
+            property_files: pairs("--property-file", &source.property_file)?,
         };
         return Ok(Read { config: Config::from_flags(&flags, environment, purpose)?, flags: Some(flags) });
     }
@@ -45,4 +45,13 @@ pub fn read(source: &Source, purpose: Purpose, command: &str) -> Result<Read, Fa
         )));
     };
     Ok(Read { config: Config::load(file, environment, purpose)?, flags: None })
+}
+
+/// Parsed here and not by clap, which would repeat a wrong value: it may be a password typed in the wrong place.
+fn pairs(flag: &str, texts: &[String]) -> Result<Vec<(String, String)>, Failure> {
+    let pair = |text: &String| match text.split_once('=') {
+        Some((name, value)) if !name.is_empty() && !value.is_empty() => Ok((name.to_owned(), value.to_owned())),
+        _ => Err(Failure::Usage(format!("{flag}: is not of the form NAME=VALUE. Write it like {flag} security.protocol=SASL_SSL."))),
+    };
+    texts.iter().map(pair).collect()
 }

@@ -84,7 +84,7 @@ pub struct NewMessage {
     /// The dialect's name in DIALECTS terms, e.g. `spring_dlt`.
     pub dialect: String,
     pub class: FailureClass,
-    /// Which rule decided the class, in words: "built-in: java.net.SocketTimeoutException" or "class_rules[2]".
+    /// Which rule decided the class, in words: "built-in: SocketTimeoutException" or "class_rules[2]".
     pub class_reason: String,
     pub group: GroupIdentity,
     /// For display: cut to a few kB, never containing NUL.
@@ -206,7 +206,7 @@ fn lap(record: &Record) -> i32 {
 }
 
 /// SHA-256 over key, value and packed headers, each with its length before it; null has a length of its own.
-fn body_hash(record: &Record) -> [u8; 32] {
+pub fn body_hash(record: &Record) -> [u8; 32] {
     let mut hash = Sha256::new();
     for part in [record.key.as_deref(), record.value.as_deref(), Some(&pack_headers(&record.headers))] {
         hash.update(part.map_or(u64::MAX, |bytes| bytes.len() as u64).to_be_bytes());

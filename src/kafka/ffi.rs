@@ -135,6 +135,12 @@ pub(super) fn any_broker_answers<C: ConsumerContext>(consumer: &BaseConsumer<C>,
     Ok(())
 }
 
+/// The broker that the cluster names as its controller, as of the last metadata; -1 if it names none.
+pub(super) fn controller_id<C: ConsumerContext>(consumer: &BaseConsumer<C>) -> i32 {
+    // SAFETY: the client is live; no time to wait means a look at what is cached.
+    unsafe { sys::rd_kafka_controllerid(native(consumer), 0) }
+}
+
 // ----------------------------------------------------------------------------------------------------------- admin requests
 
 /// A pointer and the function that frees it.

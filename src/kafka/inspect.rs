@@ -62,11 +62,16 @@ pub struct Inspector {
     gone: Arc<AtomicBool>,
     /// librdkafka knows one reader of a partition per client.
     reading: Mutex<()>,
+    /// The cluster has a controller, which is asked for topic ids and configuration.
+    controlled: AtomicBool,
     clock: Clock,
 }
 
-/// The offset of one partition; `None` where a time look-up found no record.
-type Offsets = BTreeMap<TopicPartition, Result<Option<i64>, KafkaError>>;
+/// The offset of each partition; `None` where a time look-up found no record.
+type Offsets = BTreeMap<TopicPartition, Result<Option<i64>, Failure>>;
+
+/// Before each further attempt at partitions that failed. A new or moved leader takes a moment to serve.
+const PAUSES: [Duration; 4] = [Duration::ZERO, Duration::from_millis(100), Duration::from_millis(300), Duration::from_millis(900)];
 
 impl Inspector {
     /// Makes the client and returns at once: it connects by itself, now or when a broker is there.
@@ -91,7 +96,7 @@ impl Inspector {
                 }
             })
             .map_err(|error| KafkaError::Other { cluster: cluster.name.clone(), reason: format!("no thread could be started: {error}") })?;
-        Ok(Inspector { consumer, gone, reading: Mutex::new(()), clock: Clock::system() })
+        Ok(Inspector { consumer, gone, reading: Mutex::new(()), controlled: AtomicBool::new(false), clock: Clock::system() })
     }
 
     /// All topics that the user may see, internal ones left out.
@@ -115,6 +120,9 @@ impl Inspector {
     /// No broker answers, or a topic may not be described.
     pub fn topic_ids(&self, topics: &[String], timeout: Duration) -> Result<BTreeMap<String, Option<String>>, KafkaError> {
         let deadline = self.clock.monotonic() + timeout;
+        if !self.is_controlled(self.left(deadline))? {
+            return self.topics_without_ids(topics, self.left(deadline));
+        }
         let mut ids = BTreeMap::new();
         for chunk in topics.chunks(CHUNK) {
             match self.answered(ffi::topic_ids(&self.consumer, chunk, self.left(deadline))) {
@@ -128,6 +136,18 @@ impl Inspector {
             }
         }
         Ok(ids)
+    }
+
+    /// Whether the controller is one of the brokers. librdkafka sends admin requests to it; the in-process broker names one that does not
+    /// exist, and the request would wait for it until the time is over.
+    fn is_controlled(&self, timeout: Duration) -> Result<bool, KafkaError> {
+        if !self.controlled.load(Ordering::Relaxed) {
+            let metadata = self.metadata(timeout)?;
+            let controller = ffi::controller_id(&self.consumer);
+            let controlled = metadata.brokers().iter().any(|broker| broker.id() == controller);
+            self.controlled.store(controlled, Ordering::Relaxed);
+        }
+        Ok(self.controlled.load(Ordering::Relaxed))
     }
 
     /// A broker that does not know the request: whether the topics exist can be told all the same.
@@ -148,10 +168,10 @@ impl Inspector {
             .into_iter()
             .map(|(partition, start)| {
                 let both = start.and_then(|start| {
-                    let end = ends.remove(&partition).unwrap_or_else(|| Err(self.unanswered()))?;
+                    let end = ends.remove(&partition).unwrap_or_else(|| Err(self.error(&unanswered())))?;
                     match (start, end) {
                         (Some(start), Some(end)) => Ok(LogEnds { start, end }),
-                        _ => Err(self.unanswered()),
+                        _ => Err(self.error(&unanswered())),
                     }
                 });
                 (partition, both)
@@ -176,10 +196,10 @@ impl Inspector {
             .into_iter()
             .map(|(partition, offset)| {
                 let offset = match offset {
-                    Ok(None) => ends.remove(&partition).unwrap_or_else(|| Err(self.unanswered())),
+                    Ok(None) => ends.remove(&partition).unwrap_or_else(|| Err(self.error(&unanswered()))),
                     other => other,
                 };
-                (partition, offset.and_then(|offset| offset.ok_or_else(|| self.unanswered())))
+                (partition, offset.and_then(|offset| offset.ok_or_else(|| self.error(&unanswered()))))
             })
             .collect()
     }
@@ -188,6 +208,9 @@ impl Inspector {
     pub fn retention(&self, topics: &[String], timeout: Duration) -> BTreeMap<String, Retention> {
         let deadline = self.clock.monotonic() + timeout;
         let mut retention: BTreeMap<String, Retention> = topics.iter().map(|topic| (topic.clone(), Retention::Unknown)).collect();
+        if !self.is_controlled(self.left(deadline)).unwrap_or(false) {
+            return retention;
+        }
         for chunk in topics.chunks(CHUNK) {
             match self.answered(ffi::topic_configs(&self.consumer, chunk, self.left(deadline))) {
                 Ok(configs) => retention.extend(configs.into_iter().map(|(topic, config)| (topic, self.retention_of(config)))),
@@ -226,28 +249,41 @@ impl Inspector {
 
     /// Asks in chunks. A chunk that fails is asked again without what cannot answer, leader by leader, so that one dead broker or one
     /// deleted partition costs the others nothing.
-    fn offsets(&self, partitions: &[TopicPartition], ask: Offset, timeout: Duration) -> Offsets {
+    fn offsets(
+        &self,
+        partitions: &[TopicPartition],
+        ask: Offset,
+        timeout: Duration,
+    ) -> BTreeMap<TopicPartition, Result<Option<i64>, KafkaError>> {
         let deadline = self.clock.monotonic() + timeout;
         let patience = self.clock.monotonic() + timeout / 2;
         let mut offsets = Offsets::new();
-        let mut failed: Vec<TopicPartition> = Vec::new();
         for chunk in partitions.chunks(CHUNK) {
             match self.list_offsets(chunk, ask, self.left(patience)) {
                 Ok(answers) => offsets.extend(answers),
-                Err(_) => failed.extend_from_slice(chunk),
+                Err(failure) => offsets.extend(all_failed(chunk, &failure)),
             }
         }
-        if !failed.is_empty() {
+        for (round, pause) in PAUSES.into_iter().enumerate() {
+            // The failure of a chunk need not be that of each partition in it, so at first all are asked again. Later only those that
+            // are on their way to another broker: they answer there in a moment.
+            let again = |failure: &Failure| round == 0 || is_moving(failure.code);
+            let failed: Vec<TopicPartition> =
+                offsets.iter().filter(|(_, offset)| offset.as_ref().is_err_and(again)).map(|(partition, _)| partition.clone()).collect();
+            if failed.is_empty() || self.clock.monotonic() + pause >= deadline {
+                break;
+            }
+            std::thread::sleep(pause);
             self.offsets_by_leader(failed, ask, deadline, &mut offsets);
         }
-        offsets
+        offsets.into_iter().map(|(partition, offset)| (partition, offset.map_err(|failure| self.error(&failure)))).collect()
     }
 
     fn offsets_by_leader(&self, partitions: Vec<TopicPartition>, ask: Offset, deadline: Duration, offsets: &mut Offsets) {
-        let metadata = match self.metadata(self.left(deadline)) {
+        let metadata = match self.consumer.fetch_metadata(None, self.left(deadline)) {
             Ok(metadata) => metadata,
             Err(error) => {
-                offsets.extend(partitions.into_iter().map(|partition| (partition, Err(error.clone()))));
+                offsets.extend(all_failed(&partitions, &failure_of(&error)));
                 return;
             }
         };
@@ -257,12 +293,12 @@ impl Inspector {
             match leaders.get(&(partition.0.as_str(), partition.1)) {
                 Some(leader) if *leader >= 0 => groups.entry(*leader).or_default().push(partition),
                 Some(_) => {
-                    let error = self.error(&Failure { code: Code::LeaderNotAvailable, reason: "the partition has no leader".to_owned() });
-                    offsets.insert(partition, Err(error));
+                    let reason = format!("{} partition {} has no leader", partition.0, partition.1);
+                    offsets.insert(partition, Err(Failure { code: Code::LeaderNotAvailable, reason }));
                 }
                 None => {
                     let reason = format!("{} has no partition {}", partition.0, partition.1);
-                    offsets.insert(partition, Err(self.error(&Failure { code: Code::UnknownPartition, reason })));
+                    offsets.insert(partition, Err(Failure { code: Code::UnknownPartition, reason }));
                 }
             }
         }
@@ -281,9 +317,7 @@ impl Inspector {
     fn bisect(&self, partitions: &[TopicPartition], ask: Offset, deadline: Duration, offsets: &mut Offsets) {
         match self.list_offsets(partitions, ask, self.left(deadline)) {
             Ok(answers) => offsets.extend(answers),
-            Err(error) if partitions.len() == 1 || self.left(deadline).is_zero() => {
-                offsets.extend(partitions.iter().map(|partition| (partition.clone(), Err(error.clone()))));
-            }
+            Err(failure) if partitions.len() == 1 || self.clock.monotonic() >= deadline => offsets.extend(all_failed(partitions, &failure)),
             Err(_) => {
                 let (one, other) = partitions.split_at(partitions.len() / 2);
                 self.bisect(one, ask, deadline, offsets);
@@ -292,26 +326,26 @@ impl Inspector {
         }
     }
 
-    /// One ListOffsets request for each leader of these partitions. An answer for all, or an error for all.
-    fn list_offsets(&self, partitions: &[TopicPartition], ask: Offset, timeout: Duration) -> Result<Offsets, KafkaError> {
-        if partitions.is_empty() {
-            return Ok(Offsets::new());
-        }
+    /// One ListOffsets request for each leader of these partitions. An answer for all, or a failure for all.
+    fn list_offsets(&self, partitions: &[TopicPartition], ask: Offset, timeout: Duration) -> Result<Offsets, Failure> {
+        let mut offsets = all_failed(partitions, &unanswered()).collect::<Offsets>();
         let mut list = TopicPartitionList::with_capacity(partitions.len());
         for (topic, partition) in partitions.iter().filter(|(topic, _)| !topic.contains('\0')) {
-            // Offsets this program makes up can be represented; anything else would leave the partition unanswered.
-            let _ = list.add_partition_offset(topic, *partition, ask);
+            // The offsets that this program makes up can all be represented; anything else would leave the partition unanswered.
+            let _ = list.add_partition(topic, *partition).set_offset(ask);
         }
-        let answers = self.consumer.offsets_for_times(list, timeout).map_err(|error| self.call_error(&error))?;
+        if list.count() == 0 {
+            return Ok(offsets);
+        }
+        let answers = self.consumer.offsets_for_times(list, timeout).map_err(|error| failure_of(&error))?;
         self.consumer.context().forget();
-        let mut offsets: Offsets = partitions.iter().map(|partition| (partition.clone(), Err(self.unanswered()))).collect();
         for answer in answers.elements() {
             let offset = match (answer.error(), answer.offset()) {
-                (Err(error), _) => Err(self.call_error(&error)),
+                (Err(error), _) => Err(failure_of(&error)),
                 (Ok(()), Offset::Offset(offset)) => Ok(Some(offset)),
                 // -1: a time look-up that found nothing. For the ends themselves it means that nobody answered.
                 (Ok(()), Offset::End) if matches!(ask, Offset::Offset(_)) => Ok(None),
-                (Ok(()), _) => Err(self.unanswered()),
+                (Ok(()), _) => Err(unanswered()),
             };
             offsets.insert((answer.topic().to_owned(), answer.partition()), offset);
         }
@@ -322,9 +356,14 @@ impl Inspector {
 
     /// The metadata of all topics. Asking for all names none, so nothing can be created by it.
     fn metadata(&self, timeout: Duration) -> Result<Metadata, KafkaError> {
-        let metadata = self.consumer.fetch_metadata(None, timeout).map_err(|error| self.call_error(&error))?;
+        let metadata = self.consumer.fetch_metadata(None, timeout).map_err(|error| self.error(&failure_of(&error)))?;
         self.consumer.context().forget();
         Ok(metadata)
+    }
+
+    /// What librdkafka reported last that explains why nothing answers.
+    pub(super) fn last_trouble(&self) -> Option<Code> {
+        self.consumer.context().explanation().map(|trouble| trouble.code)
     }
 
     /// A minimum of a millisecond: zero means "do not wait" to some calls and "for ever" to others.
@@ -339,14 +378,6 @@ impl Inspector {
         answer
     }
 
-    fn call_error(&self, error: &RdkafkaError) -> KafkaError {
-        let reporter = self.consumer.context();
-        match error.rdkafka_error_code() {
-            Some(code) => self.error(&Failure { code, reason: code.to_string() }),
-            None => reporter.rdkafka_error(error),
-        }
-    }
-
     /// A call that only timed out does not know why; what librdkafka reported meanwhile does.
     fn error(&self, failure: &Failure) -> KafkaError {
         let reporter = self.consumer.context();
@@ -356,10 +387,31 @@ impl Inspector {
             _ => error,
         }
     }
+}
 
-    fn unanswered(&self) -> KafkaError {
-        self.consumer.context().kafka_error(Code::Unknown, "the broker's answer says nothing of this partition")
-    }
+fn failure_of(error: &RdkafkaError) -> Failure {
+    let code = error.rdkafka_error_code().unwrap_or(Code::Unknown);
+    Failure { code, reason: if code == Code::Unknown { error.to_string() } else { code.to_string() } }
+}
+
+fn all_failed(partitions: &[TopicPartition], failure: &Failure) -> impl Iterator<Item = (TopicPartition, Result<Option<i64>, Failure>)> {
+    partitions.iter().map(|partition| (partition.clone(), Err(failure.clone())))
+}
+
+fn unanswered() -> Failure {
+    Failure { code: Code::Unknown, reason: "the broker's answer says nothing of this partition".to_owned() }
+}
+
+/// The partition has just been made or its leader has just changed.
+fn is_moving(code: Code) -> bool {
+    matches!(
+        code,
+        Code::NotLeaderForPartition
+            | Code::LeaderNotAvailable
+            | Code::FencedLeaderEpoch
+            | Code::UnknownLeaderEpoch
+            | Code::OffsetNotAvailable
+    )
 }
 
 impl Drop for Inspector {

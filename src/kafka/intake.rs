@@ -1,9 +1,10 @@
 //! The intake consumer: a `BaseConsumer` on a thread of its own. It decides nothing: it reports assignments, batches and errors as
 //! events, and does what it is told by commands. A partition is assigned paused and delivers nothing until told where to start.
 //!
-//! The thread itself is in `worker`, what librdkafka calls back in `callbacks`.
+//! The thread itself is in `worker`, what it keeps in `desk`, what librdkafka calls back in `callbacks`.
 
 mod callbacks;
+mod desk;
 mod worker;
 
 use std::collections::BTreeMap;

@@ -2,8 +2,10 @@
 
 use std::time::Duration;
 
-use crate::domain::settings::Secret;
-use crate::kafka;
+use crate::domain::settings::{ClusterSettings, DlqSettings, Secret, TopicMatch};
+use crate::kafka::check::{self, AclTopics};
+use crate::kafka::inspect::Inspector;
+
 use crate::ledger::{self, redis::RedisFacts};
 use crate::store::{Store, StoreError};
 
@@ -83,6 +85,133 @@ pub fn database_to_be_made(path: &std::path::Path) -> Vec<Step> {
     vec![Step::new(DATABASE, Outcome::NotChecked, format!("SQLite file {} is not there yet; `lazaret serve` makes it", path.display()))]
 }
 
+/// A cluster: each step of the way to its records, each configured topic, and the `kafka-acls` lines if a right is missing.
+/// Blocks for up to several time-outs: call it from `spawn_blocking`.
+pub fn cluster(cluster: &ClusterSettings, dlqs: &[DlqSettings]) -> (Vec<Step>, Vec<String>) {
+    let subject = format!("cluster {}", cluster.name);
+    let dlqs: Vec<&DlqSettings> = dlqs.iter().filter(|dlq| dlq.cluster == cluster.name).collect();
+    let visible = visible_topics(cluster);
+    let covered = |topic: &&String| dlqs.iter().any(|dlq| dlq.topics.covers(topic));
+    let to_try: Vec<String> = visible.iter().flatten().filter(covered).cloned().collect();
+    let mut steps: Vec<Step> = check::probe(cluster, &to_try, TIMEOUT).into_iter().map(|step| in_words(&subject, step)).collect();
+    if let Some(visible) = &visible {
+        steps.extend(dlqs.iter().flat_map(|dlq| configured_topics(&subject, &dlq.topics, visible)));
+    }
+    // Without an answer there is nothing that an ACL would mend.
+    let right_missing = visible.is_some() && steps.iter().any(|step| matches!(step.outcome, Outcome::Failed | Outcome::Warning));
+    let not_signed_in = steps.iter().any(|step| step.outcome == Outcome::Failed && step.said.starts_with("sign in"));
+    let acls = if right_missing && !not_signed_in { acl_lines(cluster, &dlqs) } else { Vec::new() };
+    (steps, acls)
+}
+
+/// Names of the topics that this user may see; None: nobody answered.
+fn visible_topics(cluster: &ClusterSettings) -> Option<Vec<String>> {
+    let topics = Inspector::connect(cluster).ok()?.topics(TIMEOUT).ok()?;
+    Some(topics.into_iter().map(|topic| topic.name).collect())
+}
+
+/// What to do when a step of [`check::probe`] fails, and whether Lazaret works without it.
+const KAFKA_REMEDIES: [(&str, bool, &str); 9] = [
+    ("client settings", true, "Correct properties; names and values are in librdkafka's CONFIGURATION.md"),
+    ("name and port", true, "Check bootstrap_servers, DNS and the firewall between here and the broker"),
+    ("TLS", true, "Check that this port speaks TLS, and ssl.ca.location if the broker's certificate is of an authority of your own"),
+    ("sign in", true, "Check sasl.mechanism, sasl.username and the password or token"),
+    ("list topics", true, "See the reason; the broker's log says more"),
+    ("describe topics", true, "Give this user Describe on the topics: the lines below do"),
+    ("read a record", true, "Give this user Read on the topics: the lines below do"),
+    ("use the group", true, "Give this user Read on the group: the lines below do"),
+    ("read retention", false, "Give this user DescribeConfigs on the topics; without it pages cannot tell how soon a record expires"),
+];
+
+fn in_words(subject: &str, step: check::Step) -> Step {
+    let (_, needed, remedy) = KAFKA_REMEDIES.iter().find(|(name, ..)| *name == step.name).copied().unwrap_or(("", true, "See the reason"));
+    match step.outcome {
+        check::Outcome::Ok => Step::new(subject, Outcome::Passed, step.name),
+        check::Outcome::Skipped(why) => Step::new(subject, Outcome::NotChecked, format!("{}: not tried, {why}", step.name)),
+        check::Outcome::Failed(why) => {
+            let outcome = if needed { Outcome::Failed } else { Outcome::Warning };
+            Step::new(subject, outcome, format!("{}: {why}", step.name)).remedy(remedy)
+        }
+    }
+}
+
+/// Each configured name that cannot be seen, and each pattern that matches nothing.
+fn configured_topics(subject: &str, topics: &TopicMatch, visible: &[String]) -> Vec<Step> {
+    match topics {
+        TopicMatch::Names(names) => {
+            let missing = names.iter().filter(|name| !visible.contains(name));
+            let step = |name: &String| {
+                Step::new(subject, Outcome::Failed, format!("topic {name}: does not exist, or this user may not see it"))
+                    .remedy("Check the name; if it is right, give this user Describe and Read on it: the lines below do")
+            };
+            missing.map(step).collect()
+        }
+        TopicMatch::Pattern(pattern) => {
+            let matched = visible.iter().filter(|topic| pattern.is_match(topic)).count();
+            vec![match matched {
+                0 => Step::new(
+                    subject,
+                    Outcome::Warning,
+                    format!("pattern {pattern}: matches none of the {} topics that this user may see", visible.len()),
+                )
+                .remedy("Check the pattern; if it is right, give this user Describe and Read: the lines below do"),
+                1 => Step::new(subject, Outcome::Passed, format!("pattern {pattern}: matches 1 topic")),
+                n => Step::new(subject, Outcome::Passed, format!("pattern {pattern}: matches {n} topics")),
+            }]
+        }
+    }
+}
+
+fn acl_lines(cluster: &ClusterSettings, dlqs: &[&DlqSettings]) -> Vec<String> {
+    let mut topics: Vec<AclTopics> = Vec::new();
+    for dlq in dlqs {
+        match &dlq.topics {
+            TopicMatch::Names(names) => topics.extend(names.iter().cloned().map(AclTopics::Named)),
+            TopicMatch::Pattern(pattern) => topics.push(AclTopics::Prefixed(literal_prefix(pattern.as_str()))),
+        }
+    }
+    topics.dedup();
+    check::acl_lines(&cluster.bootstrap_servers, &check::principal(cluster), &topics, &cluster.group_id)
+}
+
+/// What every match of a pattern begins with; empty where that is anything. Discovery sees only what it may describe, so the right must
+/// reach as far as the pattern does.
+fn literal_prefix(pattern: &str) -> String {
+    let Some(pattern) = pattern.strip_prefix('^').filter(|rest| !has_alternatives_at_top(rest)) else { return String::new() };
+    let mut prefix = String::new();
+    let mut rest = pattern.chars().peekable();
+    while let Some(next) = rest.next() {
+        let literal = match next {
+            '\\' => rest.next().filter(|escaped| !escaped.is_alphanumeric()),
+            next if next.is_alphanumeric() || matches!(next, '_' | '-') => Some(next),
+            _ => None,
+        };
+        let Some(literal) = literal else { break };
+        // What may be absent, or is one of several ways, is no part of every match.
+        if matches!(rest.peek(), Some('?' | '*' | '{')) {
+            break;
+        }
+        prefix.push(literal);
+    }
+    prefix
+}
+
+/// Whether a `|` stands outside of all brackets.
+fn has_alternatives_at_top(pattern: &str) -> bool {
+    let (mut depth, mut escaped) = (0_i32, false);
+    for c in pattern.chars() {
+        match c {
+            _ if escaped => escaped = false,
+            '\\' => escaped = true,
+            '(' | '[' => depth += 1,
+            ')' | ']' => depth -= 1,
+            '|' if depth == 0 => return true,
+            _ => {}
+        }
+    }
+    false
+}
+
 /// One tier of a ledger.
 pub async fn ledger_tier(name: &str, tier: &LedgerTier) -> Vec<Step> {
     let subject = format!("ledger {name}");
@@ -143,6 +272,22 @@ mod tests {
     fn outcomes(policy: Option<&str>, uptime_s: Option<u64>) -> Vec<Outcome> {
         let facts = RedisFacts { version: None, uptime_s, eviction_policy: policy.map(str::to_owned) };
         redis_steps("ledger w", &facts).iter().map(|step| step.outcome).collect()
+    }
+
+    #[test]
+    fn acls_reach_as_far_as_the_pattern() {
+        let table = [
+            (r"^payments\..*\.DLQ$", "payments."),
+            (r"\.(DLQ|DLT)$", ""),
+            (r"^orders-dlt$", "orders-dlt"),
+            (r"^orders?-dlt$", "order"),
+            (r"^a|^b", ""),
+            (r"^pay(ments|outs)-dlq", "pay"),
+            (r"^\d+", ""),
+        ];
+        for (pattern, prefix) in table {
+            assert_eq!(literal_prefix(pattern), prefix, "{pattern}");
+        }
     }
 
     #[test]

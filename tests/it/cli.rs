@@ -1,6 +1,6 @@
 //! The command line as a person or a script meets it: the built binary, its words and its exit codes.
 
-use std::io::Write as _;
+use std::io::{BufRead as _, Write as _};
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
@@ -297,10 +297,12 @@ fn the_example_file_holds_every_setting_as_documented() {
     std::fs::create_dir(folder.path().join("transforms")).unwrap();
     std::fs::write(folder.path().join("schemas/payment.json"), "{}").unwrap();
     std::fs::write(folder.path().join("transforms/payment-v1-to-v2.jq"), ".").unwrap();
-    // The example shows [dlq.custom] beside dialect = "auto"; one of them has to go.
-    let with_custom = text.replace("dialect = \"auto\"  ", "dialect = \"custom\"");
-    let config =
-        Config::from_text(&with_custom, "example", folder.path().to_owned(), Vec::new(), Purpose::Serve).expect("the example is right");
+    // What the example shows as comments holds too.
+    let mut text = text.replace("dialect = \"auto\"  ", "dialect = \"custom\"");
+    for commented in ["[dlq.custom]", "origin_topic", "origin_partition", "exception_class"] {
+        text = text.replace(&format!("\n# {commented}"), &format!("\n{commented}"));
+    }
+    let config = Config::from_text(&text, "example", folder.path().to_owned(), Vec::new(), Purpose::Serve).expect("the example is right");
 
     let main = &config.clusters[0];
     assert_eq!((main.name.as_str(), main.discovery_interval_s, main.sample_interval_s), ("main", 30, 15));
@@ -389,4 +391,179 @@ fn partition_explain_agrees_with_the_fixtures() {
         let output = lazaret(folder.path(), &[], &["partition", "explain", "--key", "k", wrong[0], wrong[1]]);
         assert_eq!(output.status.code(), Some(2), "{}", stderr(&output));
     }
+}
+
+#[test]
+fn users_and_tokens_on_a_new_sqlite_file() {
+    let folder = folder();
+    let run = |arguments: &[&str], input: &str| lazaret_with_input(folder.path(), &[], arguments, input);
+    let added = run(&["user", "add", "ana", "--role", "operator", "--owners", "payments,risk"], "correct horse battery\n");
+    assert_eq!(
+        (added.status.code(), stdout(&added).as_str()),
+        (Some(0), "user ana added: operator for payments, risk\n"),
+        "{}",
+        stderr(&added)
+    );
+    assert!(folder.path().join("lazaret-data/lazaret.db").exists());
+
+    let again = run(&["user", "add", "ANA"], "correct horse battery\n");
+    assert_eq!(again.status.code(), Some(1));
+    assert!(stderr(&again).contains("there is a user \"ANA\" already"), "{}", stderr(&again));
+    let short = run(&["user", "add", "ben"], "short\n");
+    assert_eq!(short.status.code(), Some(1));
+    assert!(stderr(&short).contains("12 characters or more"), "{}", stderr(&short));
+    let none = run(&["user", "add", "ben"], "");
+    assert_eq!(none.status.code(), Some(2));
+    let role = run(&["user", "add", "ben", "--role", "root"], "correct horse battery\n");
+    assert_eq!(role.status.code(), Some(2));
+    assert!(stderr(&role).contains("viewer, operator, approver or admin"), "{}", stderr(&role));
+
+    std::fs::write(folder.path().join("password"), "another long password\n").unwrap();
+    assert!(run(&["user", "passwd", "ana", "--password-file", "password"], "").status.success());
+    let nobody = run(&["user", "passwd", "nobody", "--password-file", "password"], "");
+    assert!(stderr(&nobody).contains("there is no user \"nobody\": `lazaret user list` shows them"), "{}", stderr(&nobody));
+    assert!(run(&["user", "disable", "ana"], "").status.success());
+    let list = stdout(&run(&["user", "list"], ""));
+    assert!(list.contains("ana   operator  payments,risk  disabled"), "{list}");
+
+    let made = run(&["token", "create", "grafana", "--expires", "90d"], "");
+    let secret = stdout(&made);
+    assert!(secret.starts_with("lzr_") && secret.trim().len() == 47, "the secret alone, for scripts: {secret}");
+    assert!(stderr(&made).contains("viewer for all owners, expires"), "{}", stderr(&made));
+    let list = stdout(&run(&["token", "list"], ""));
+    assert!(list.contains("grafana  viewer  *       until"), "{list}");
+    assert!(!list.contains(secret.trim()));
+    assert!(run(&["token", "revoke", "grafana"], "").status.success());
+    assert!(stdout(&run(&["token", "list"], "")).contains("revoked"));
+    assert_eq!(run(&["token", "revoke", "grafana"], "").status.code(), Some(1));
+    let expires = run(&["token", "create", "x", "--expires", "soon"], "");
+    assert_eq!(expires.status.code(), Some(2));
+    assert!(stderr(&expires).contains("for example 90d"), "{}", stderr(&expires));
+}
+
+#[test]
+fn migrate_says_what_it_did_and_does_it_once() {
+    let folder = folder();
+    let first = lazaret(folder.path(), &[], &["migrate"]);
+    assert!(first.status.success(), "{}", stderr(&first));
+    assert!(
+        stdout(&first).starts_with("SQLite file lazaret-data/lazaret.db (SQLite 3.") && stdout(&first).contains("applied"),
+        "{}",
+        stdout(&first)
+    );
+    assert!(stdout(&lazaret(folder.path(), &[], &["migrate"])).contains("up to date, nothing to do"));
+    let unreachable = lazaret(folder.path(), &[("LAZARET_DATABASE__URL", "postgres://u:hunter2@127.0.0.1:1/d")], &["migrate"]);
+    assert_eq!(unreachable.status.code(), Some(1));
+    assert!(stderr(&unreachable).contains("PostgreSQL:") && !stderr(&unreachable).contains("hunter2"), "{}", stderr(&unreachable));
+}
+
+#[test]
+fn without_a_file_the_flags_are_held_to_the_same_rules() {
+    let folder = folder();
+    let table: [(&[&str], &str); 8] = [
+        (&["serve"], "no configuration: name one, `lazaret serve --config lazaret.toml`, or a cluster"),
+        (&["serve", "--bootstrap", "kafka:9092"], "--dlq is missing"),
+        (&["serve", "--bootstrap", "kafka:9092", "--dlq", "("], "--dlq (dlq[0].pattern): \"(\" is not a regular expression"),
+        (&["serve", "--bootstrap", "kafka:9092", "--dlq", "x", "--start", "soon"], "--start (dlq[0].start): \"soon\" is no starting point"),
+        (
+            &["serve", "--bootstrap", "kafka:port", "--dlq", "x"],
+            "--bootstrap (clusters.main.bootstrap_servers): holds something that is no broker",
+        ),
+        (&["serve", "--bootstrap", "k:1", "--dlq", "x", "--property-file", "sasl.password=nowhere"], "--property-file (clusters.main"),
+        (&["serve", "--bootstrap", "k:1", "--dlq", "x", "--listen", "8080"], "has no port. Give address and port"),
+        (&["serve", "--dlq", "x"], "--bootstrap"),
+    ];
+    for (arguments, expected) in table {
+        let output = lazaret(folder.path(), &[], arguments);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {}", stderr(&output));
+        assert!(stderr(&output).contains(expected), "{arguments:?}\n  should say: {expected}\n  said: {}", stderr(&output));
+    }
+    let wrong_place = lazaret(folder.path(), &[], &["serve", "--bootstrap", "k:1", "--dlq", "x", "--property", "hunter2"]);
+    assert_eq!(wrong_place.status.code(), Some(2));
+    assert!(stderr(&wrong_place).contains("--property") && !stderr(&wrong_place).contains("hunter2"), "{}", stderr(&wrong_place));
+}
+
+/// `lazaret serve` in a folder of its own; ended when dropped.
+struct Serving {
+    child: std::process::Child,
+    lines: std::io::Lines<std::io::BufReader<std::process::ChildStdout>>,
+}
+
+impl Serving {
+    fn start(folder: &Path, arguments: &[&str]) -> Serving {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_lazaret"));
+        for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("LAZARET_")) {
+            command.env_remove(name);
+        }
+        // What it logs is nobody's business here; a pipe that nobody reads would fill up.
+        command.args(arguments).current_dir(folder).stdout(Stdio::piped()).stderr(Stdio::null());
+        let mut child = command.spawn().expect("the binary starts");
+        let lines = std::io::BufReader::new(child.stdout.take().expect("piped")).lines();
+        Serving { child, lines }
+    }
+
+    fn line(&mut self) -> String {
+        self.lines.next().expect("another line").expect("text")
+    }
+
+    /// Sends SIGTERM and waits for the end.
+    fn terminate(mut self) -> std::process::ExitStatus {
+        let told = Command::new("kill").arg(self.child.id().to_string()).status().expect("kill runs");
+        assert!(told.success());
+        self.child.wait().expect("it ends")
+    }
+}
+
+impl Drop for Serving {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[tokio::test]
+async fn serve_is_up_without_a_broker_lets_the_first_admin_in_and_ends_on_sigterm() {
+    let folder = folder();
+    let mut serving =
+        Serving::start(folder.path(), &["serve", "--listen", "127.0.0.1:0", "--bootstrap", "127.0.0.1:1", "--dlq", "\\.DLQ$"]);
+    let first = serving.line();
+    let url = first.strip_prefix("Lazaret at ").and_then(|rest| rest.strip_suffix("/ (read-only)"));
+    let url = url.unwrap_or_else(|| panic!("{first}")).to_owned();
+    assert!(serving.line().contains("There is no user yet"));
+    let link = serving.line().trim().to_owned();
+    assert!(link.starts_with(&format!("{url}/setup?token=")), "{link}");
+
+    let client = reqwest::Client::builder().cookie_store(true).redirect(reqwest::redirect::Policy::none()).build().expect("a client");
+    let status = async |url: &str| client.get(url).send().await.expect("an answer").status().as_u16();
+    assert_eq!(status(&format!("{url}/healthz")).await, 200);
+    assert_eq!(status(&format!("{url}/readyz")).await, 200);
+    assert_eq!(status(&link).await, 200);
+    assert_eq!(status(&format!("{url}/setup?token=guessed")).await, 403);
+    let token = link.split_once("token=").expect("a token").1;
+    let form = format!("token={token}&name=ana&password=correct+horse+battery&again=correct+horse+battery");
+    let post = async || {
+        let request = client.post(format!("{url}/setup")).header("content-type", "application/x-www-form-urlencoded");
+        request.header("origin", &url).body(form.clone()).send().await.expect("an answer").status().as_u16()
+    };
+    assert_eq!(post().await, 303, "the admin is made and signed in");
+    assert_eq!(status(&format!("{url}/")).await, 200, "the overview is there although no broker is");
+    assert_eq!(post().await, 403, "the link works once");
+
+    let second = lazaret(folder.path(), &[], &["serve", "--listen", "127.0.0.1:0", "--bootstrap", "127.0.0.1:1", "--dlq", "x"]);
+    assert_eq!(second.status.code(), Some(1), "one SQLite file, one process");
+    assert!(stderr(&second).contains("another `lazaret serve` is using"), "{}", stderr(&second));
+    let address = url.strip_prefix("http://").expect("http");
+    let elsewhere = self::folder();
+    let taken = lazaret(elsewhere.path(), &[], &["serve", "--listen", address, "--bootstrap", "127.0.0.1:1", "--dlq", "x"]);
+    assert_eq!(taken.status.code(), Some(1));
+    assert!(stderr(&taken).contains("server.listen = ") && stderr(&taken).contains("Give another address or port"), "{}", stderr(&taken));
+    let healthy = || lazaret(folder.path(), &[("LAZARET_SERVER__LISTEN", address)], &["healthcheck"]).status.code();
+    assert_eq!(healthy(), Some(0));
+
+    let clock = lazaret::domain::clock::Clock::system();
+    assert!(serving.terminate().success(), "an orderly end");
+    assert!(clock.monotonic().as_secs() < 10, "within seconds");
+    assert_eq!(healthy(), Some(1));
+    let users = lazaret(folder.path(), &[], &["user", "list"]);
+    assert!(stdout(&users).contains("ana   admin"), "{}", stdout(&users));
 }

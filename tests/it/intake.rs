@@ -58,7 +58,7 @@ on_both_stores! {
             .header("kafka_dlt-exception-message", Some(b"nul \x00 and \xc3\x28 no UTF-8"))
             .header("", None);
         let mut three = records(2, 0, "good");
-        three.insert(1, bad.to_partition(0));
+        three.insert(1, bad.on_partition(0));
         produce(&bootstrap, "orders.DLQ", three);
         let rig = Rig::new(store, &bootstrap, "orders");
         rig.instance().until("three are in", async || rig.count("orders.DLQ").await == 3).await;
@@ -250,17 +250,17 @@ on_real_kafka! {
         topics.create(&topic, 1, &compacted).await;
         let producer = TestProducer::transactional(topics.bootstrap(), &topic);
         producer.begin();
-        producer.send_all(&topic, [NewRecord::value("one").key("k").to_partition(0)]);
+        producer.send_all(&topic, [NewRecord::value("one").key("k").on_partition(0)]);
         producer.commit();
         producer.begin();
-        producer.send_all(&topic, [NewRecord::value("never").key("aborted").to_partition(0)]);
+        producer.send_all(&topic, [NewRecord::value("never").key("aborted").on_partition(0)]);
         producer.abort();
         let mut instance = rig.instance();
         instance.until("the position is past the markers", async || rig.positions(&topic).await == [4]).await;
         assert_eq!(rig.stored(&topic).await, [((1, 0), vec![0])].into());
         drop(instance);
         // The position's predecessors go: the same key is written again and the old one is compacted away.
-        produce(topics.bootstrap(), &topic, vec![NewRecord::value("two").key("k").to_partition(0)]);
+        produce(topics.bootstrap(), &topic, vec![NewRecord::value("two").key("k").on_partition(0)]);
         let mut instance = rig.instance();
         instance.until("the second is in", async || rig.count(&topic).await == 2).await;
         let (inspector, partition) = (rig.inspector(), (topic.clone(), 0));
@@ -272,7 +272,7 @@ on_real_kafka! {
                 break;
             }
             // A segment is only compacted once another follows it.
-            produce(topics.bootstrap(), &topic, vec![NewRecord::value("roll").key("roll").to_partition(0)]);
+            produce(topics.bootstrap(), &topic, vec![NewRecord::value("roll").key("roll").on_partition(0)]);
             n += 1;
             assert!(n < 90, "the log cleaner never came");
             instance.go_on_for(Duration::from_secs(1)).await;

@@ -157,7 +157,8 @@ fn facts(row: &MessageRow, reading: Option<&Reading>, fields: &[FieldReading]) -
     ];
     let came_from: Vec<String> = came_from.into_iter().flatten().collect();
     // One dialect says it all in the record's key.
-    let read_from_key = fields.iter().filter(|field| field.header.is_none()).map(reading_in_words).reduce(|all, said| format!("{all}; {said}"));
+    let read_from_key =
+        fields.iter().filter(|field| field.header.is_none()).map(reading_in_words).reduce(|all, said| format!("{all}; {said}"));
     let recreated = (row.incarnation > 1).then(|| format!("of the {} topic of that name", format::ordinal(row.incarnation)));
     vec![
         fact("Came from", (!came_from.is_empty()).then(|| came_from.join(", "))),

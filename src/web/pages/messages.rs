@@ -43,7 +43,7 @@ impl FilterForm {
         let key = query.bytes("key").unwrap_or_default();
         let shown = std::str::from_utf8(key).ok().filter(|key| text::line(key) == *key);
         Ok(FilterForm {
-            q: query.text("q")?.unwrap_or_default().to_owned(),
+            q: text::line(query.text("q")?.unwrap_or_default()),
             states: choices(MessageState::ALL.map(MessageState::as_str), query.text("state")?),
             classes: choices(FailureClass::ALL.map(FailureClass::as_str), query.text("class")?),
             partition: query.text("partition")?.unwrap_or_default().to_owned(),
@@ -73,7 +73,7 @@ pub async fn page(State(state): State<AppState>, SignedIn(principal): SignedIn, 
     topics.dedup();
     let mut table = MessageTable::of(&found, now_ms, "/messages", &query, &MESSAGE_FILTER);
     table.with_topic = true;
-    let find = filter.q.clone().unwrap_or_default();
+    let find = filter.q.as_deref().map(text::line).unwrap_or_default();
     let page = MessagesPage {
         shell: Shell { find, ..Shell::new(&state, Some(&principal), "messages") },
         filters: FilterForm::of(&query)?,

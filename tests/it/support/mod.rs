@@ -1,5 +1,6 @@
 //! What several journeys share: real servers, databases of a test's own.
 
+pub mod cases;
 pub mod producer;
 
 use std::io::Write as _;

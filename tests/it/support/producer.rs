@@ -44,7 +44,9 @@ impl Topics {
     /// The same for many at once.
     pub async fn create_many(&self, names: &[&str], partitions: i32, config: &[(&str, &str)]) {
         let wanted = |name| {
-            let topic = NewTopic::new(name, partitions, TopicReplication::Fixed(1)).set("retention.ms", "-1");
+            let topic = NewTopic::new(name, partitions, TopicReplication::Fixed(1))
+                .set("retention.ms", "-1")
+                .set("message.timestamp.after.max.ms", "9223372036854775807");
             config.iter().fold(topic, |topic, (key, value)| topic.set(key, value))
         };
         let topics: Vec<NewTopic<'_>> = names.iter().map(|name| wanted(name)).collect();
@@ -142,7 +144,7 @@ impl NewRecord {
     pub fn value(value: impl Into<Vec<u8>>) -> NewRecord {
         NewRecord { value: Some(value.into()), ..NewRecord::default() }
     }
-    pub fn to_partition(self, partition: i32) -> NewRecord {
+    pub fn on_partition(self, partition: i32) -> NewRecord {
         NewRecord { partition: Some(partition), ..self }
     }
     pub fn key(self, key: impl Into<Vec<u8>>) -> NewRecord {

@@ -3,7 +3,6 @@
 use std::collections::BTreeSet;
 
 use lazaret::domain::record::{Header, Record};
-use lazaret::store::Store;
 use scraper::Html;
 use serde_json::Value;
 
