@@ -9,6 +9,7 @@
 //! - [`web`] and [`api`]: pages and JSON over the same services.
 //! - [`config`], [`telemetry`]: typed settings; one function per event.
 //! - [`app`]: the composition root, the only room that knows all the others. [`demo`] is known to it alone.
+//! - [`cli`]: the command line over config and app: arguments in, words and exit codes out.
 //!
 //! Arrows run one way: `domain <- {store, kafka, ledger} <- services <- {jobs, web, api} <- app`. `tests/it/architecture.rs`
 //! fails on any other.
@@ -19,6 +20,8 @@ pub mod domain;
 pub mod api;
 #[cfg(feature = "server")]
 pub mod app;
+#[cfg(feature = "server")]
+pub mod cli;
 #[cfg(feature = "server")]
 pub mod config;
 #[cfg(feature = "server")]

@@ -1,1 +1,5 @@
-fn main() {}
+//! Command line -> config -> app; nothing else.
+
+fn main() -> std::process::ExitCode {
+    lazaret::cli::main()
+}

@@ -7,6 +7,7 @@
 //! number. [`render`] writes those families anew at each scrape, from what the store says now; what is unknown is absent.
 
 use std::fmt::Write as _;
+use std::io::IsTerminal as _;
 
 use metrics::{counter, describe_counter, describe_gauge, gauge};
 use metrics_exporter_prometheus::{BuildError, PrometheusBuilder, PrometheusHandle};
@@ -20,11 +21,12 @@ pub enum LogFormat {
     Json,
 }
 
-/// Sends log lines to standard error. `RUST_LOG` decides what is shown; without it, our own from `info`, libraries from `warn`.
-/// A second call changes nothing.
+/// Sends log lines to standard error, coloured on a terminal alone. `LAZARET_LOG` decides what is shown, in the form of `RUST_LOG`
+/// (`debug`, `lazaret=debug,sqlx=info`); without it, our own from `info`, libraries from `warn`. A second call changes nothing.
 pub fn install_logs(format: LogFormat) {
-    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("warn,lazaret=info"));
-    let lines = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    let filter = EnvFilter::try_from_env("LAZARET_LOG").unwrap_or_else(|_| EnvFilter::new("warn,lazaret=info"));
+    let colours = std::io::stderr().is_terminal();
+    let lines = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(colours);
     // The one error is "a subscriber is set already", which is what we want.
     let _ = match format {
         LogFormat::Human => lines.try_init(),

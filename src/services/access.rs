@@ -1,7 +1,21 @@
-//! Sign-in, sessions and API tokens.
+//! Sign-in, sessions, API tokens, and the one-time link by which the first admin sets a password.
+//!
+//! Passwords are kept as argon2id, everything else that opens a door as SHA-256 of 32 random bytes: those need no slow hash, since
+//! nobody can guess them.
+
+use std::sync::Arc;
+
+use argon2::password_hash::phc::PasswordHash;
+use argon2::password_hash::{PasswordHasher as _, PasswordVerifier as _};
+use argon2::{Algorithm, Argon2, Params, Version};
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use sha2::{Digest as _, Sha256};
+use tokio::sync::{Mutex, Semaphore};
 
 use crate::domain::access::{OwnerScope, Principal, Role};
 use crate::domain::clock::Clock;
+use crate::store::users::User;
 use crate::store::{Store, StoreError};
 
 /// Why access was refused or could not be managed.
@@ -12,48 +26,263 @@ pub enum AccessError {
     /// What was typed does not do; the sentence says what would.
     #[error("{0}")]
     Refused(String),
+    /// The machine gave no randomness or the hasher did not run.
+    #[error("{0}")]
+    Machine(String),
 }
+
+/// Begins every API token, so that secret scanners recognise one that was committed by mistake.
+pub const TOKEN_PREFIX: &str = "lzr_";
+/// Fewer characters than this are refused as a password (NIST SP 800-63B asks for 8; we ask for more and nothing else).
+pub const MIN_PASSWORD_CHARS: usize = 12;
+/// More bytes than this are refused: nobody types them, and hashing them is work.
+const MAX_PASSWORD_BYTES: usize = 1_024;
+const MAX_NAME_CHARS: usize = 64;
+const HOUR_MS: i64 = 3_600_000;
+
+/// Memory in KiB, passes, lanes: OWASP's first recommendation for argon2id (Password Storage Cheat Sheet, 2025).
+const ARGON2_COST: (u32, u32, u32) = (19_456, 2, 1);
+/// How many passwords are hashed at once: each takes 19 MiB, and sign-in is open to anybody.
+const HASHED_AT_ONCE: usize = 4;
+/// Checked where a name is unknown, so that the answer takes as long as for a known one. Its output is all zeros: no password has it.
+const NOBODYS_HASH: &str = "$argon2id$v=19$m=19456,t=2,p=1$bm9ib2R5LWhhcy10aGlz$AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA";
 
 /// Local users, sessions and tokens over the store.
 #[derive(Debug, Clone)]
 pub struct Access {
     pub store: Store,
     pub clock: Clock,
+    /// Hours until a session ends, whatever happens in it.
     pub session_hours: i64,
+    hashing: Arc<Semaphore>,
+    /// Hash of the one-time set-up secret. In memory only: a restart makes a new one.
+    setup: Arc<Mutex<Option<[u8; 32]>>>,
 }
 
 impl Access {
+    pub fn new(store: Store, clock: Clock, session_hours: i64) -> Access {
+        let hashing = Arc::new(Semaphore::new(HASHED_AT_ONCE));
+        Access { store, clock, session_hours, hashing, setup: Arc::default() }
+    }
+
     /// Makes a user. The password must have 12 characters or more; the name 1 to 64 without control characters.
-    pub async fn add_user(&self, _name: &str, _password: &str, _role: Role, _owners: OwnerScope) -> Result<i64, AccessError> {
-        todo!()
+    pub async fn add_user(&self, name: &str, password: &str, role: Role, owners: OwnerScope) -> Result<i64, AccessError> {
+        let name = usable_name(name)?;
+        check_password(password)?;
+        let hash = self.hash_password(password).await?;
+        let added = self.store.add_user(name, &hash, role, &owners, self.clock.now_ms()).await?;
+        added.ok_or_else(|| {
+            AccessError::Refused(format!("there is a user {name:?} already: choose another name, or change the password of that one"))
+        })
     }
-    pub async fn set_password(&self, _name: &str, _password: &str) -> Result<(), AccessError> {
-        todo!()
+
+    /// Replaces a password and ends the user's sessions.
+    pub async fn set_password(&self, name: &str, password: &str) -> Result<(), AccessError> {
+        check_password(password)?;
+        let hash = self.hash_password(password).await?;
+        if self.store.set_password(name, &hash).await? { Ok(()) } else { Err(no_such_user(name)) }
     }
+
+    /// Disables a user and ends the user's sessions.
+    pub async fn disable_user(&self, name: &str) -> Result<(), AccessError> {
+        if self.store.disable_user(name).await? { Ok(()) } else { Err(no_such_user(name)) }
+    }
+
     /// Checks name and password (in equal time whether the name exists or not) and starts a session. None: wrong. Some: the cookie's value.
-    pub async fn sign_in(&self, _name: &str, _password: &str) -> Result<Option<String>, AccessError> {
-        todo!()
+    pub async fn sign_in(&self, name: &str, password: &str) -> Result<Option<String>, AccessError> {
+        if password.len() > MAX_PASSWORD_BYTES {
+            return Ok(None);
+        }
+        let found = self.store.user_by_name(name.trim()).await?.filter(|(user, _)| !user.disabled);
+        let hash = found.as_ref().map_or(NOBODYS_HASH, |(_, hash)| hash);
+        let right = self.verify_password(password, hash).await?;
+        match found {
+            Some((user, _)) if right => Ok(Some(self.start_session(user.id).await?)),
+            _ => Ok(None),
+        }
     }
+
+    async fn start_session(&self, user_id: i64) -> Result<String, AccessError> {
+        let cookie = random_text()?;
+        let now = self.clock.now_ms();
+        self.store.add_session(&hash_of(&cookie), user_id, now, now + self.session_hours * HOUR_MS).await?;
+        Ok(cookie)
+    }
+
     /// Who a session cookie belongs to, if it still holds.
-    pub async fn session(&self, _cookie: &str) -> Result<Option<Principal>, AccessError> {
-        todo!()
+    pub async fn session(&self, cookie: &str) -> Result<Option<Principal>, AccessError> {
+        let user = self.store.session_user(&hash_of(cookie), self.clock.now_ms()).await?;
+        Ok(user.map(|User { name, role, owners, .. }| Principal { name, role, owners }))
     }
-    pub async fn sign_out(&self, _cookie: &str) -> Result<(), AccessError> {
-        todo!()
+
+    pub async fn sign_out(&self, cookie: &str) -> Result<(), AccessError> {
+        Ok(self.store.end_session(&hash_of(cookie)).await?)
     }
+
     /// Makes an API token and returns its secret: the only time it is seen. `secret` lets the demo choose it.
     pub async fn create_token(
         &self,
-        _name: &str,
-        _role: Role,
-        _owners: OwnerScope,
-        _expires_at_ms: Option<i64>,
-        _secret: Option<&str>,
+        name: &str,
+        role: Role,
+        owners: OwnerScope,
+        expires_at_ms: Option<i64>,
+        secret: Option<&str>,
     ) -> Result<String, AccessError> {
-        todo!()
+        let name = usable_name(name)?;
+        let secret = match secret {
+            Some("") => return Err(AccessError::Refused("the token is empty".to_owned())),
+            Some(chosen) => chosen.to_owned(),
+            None => format!("{TOKEN_PREFIX}{}", random_text()?),
+        };
+        let added = self.store.add_token(name, &hash_of(&secret), role, &owners, self.clock.now_ms(), expires_at_ms).await?;
+        match added {
+            Some(_) => Ok(secret),
+            None => Err(AccessError::Refused(format!("there is a token {name:?} already: choose another name, or revoke that one first"))),
+        }
     }
+
+    /// Ends a token.
+    pub async fn revoke_token(&self, name: &str) -> Result<(), AccessError> {
+        if self.store.revoke_token(name, self.clock.now_ms()).await? {
+            return Ok(());
+        }
+        Err(AccessError::Refused(format!("there is no live token {name:?}: `lazaret token list` shows them")))
+    }
+
     /// Who a bearer token belongs to.
-    pub async fn token(&self, _secret: &str) -> Result<Option<Principal>, AccessError> {
-        todo!()
+    pub async fn token(&self, secret: &str) -> Result<Option<Principal>, AccessError> {
+        let token = self.store.token_by_hash(&hash_of(secret), self.clock.now_ms()).await?;
+        Ok(token.map(|token| Principal { name: token.name, role: token.role, owners: token.owners }))
+    }
+
+    /// A new one-time secret for `/setup`, if there is no user yet. It replaces the one before it.
+    pub async fn setup_token(&self) -> Result<Option<String>, AccessError> {
+        if !self.store.users().await?.is_empty() {
+            return Ok(None);
+        }
+        let secret = random_text()?;
+        *self.setup.lock().await = Some(hash_of(&secret));
+        Ok(Some(secret))
+    }
+
+    /// Whether this is the secret of `/setup`, not used yet. Hashes are compared, so the time taken tells nothing.
+    pub async fn setup_token_holds(&self, secret: &str) -> bool {
+        *self.setup.lock().await == Some(hash_of(secret))
+    }
+
+    /// Makes the first admin and starts a session: the cookie's value. None: the secret is wrong, used, or there are users by now.
+    /// A password or name that is refused leaves the secret valid.
+    pub async fn set_up(&self, secret: &str, name: &str, password: &str) -> Result<Option<String>, AccessError> {
+        // Held throughout: two forms posted at once make one admin.
+        let mut setup = self.setup.lock().await;
+        if *setup != Some(hash_of(secret)) {
+            return Ok(None);
+        }
+        if !self.store.users().await?.is_empty() {
+            *setup = None;
+            return Ok(None);
+        }
+        let user = self.add_user(name, password, Role::Admin, OwnerScope::All).await?;
+        *setup = None;
+        Ok(Some(self.start_session(user).await?))
+    }
+
+    async fn hash_password(&self, password: &str) -> Result<String, AccessError> {
+        let password = password.to_owned();
+        self.with_hasher(move |argon2| argon2.hash_password(password.as_bytes()).map(|hash| hash.to_string()))
+            .await?
+            .map_err(|error| AccessError::Machine(format!("the password could not be hashed: {error}")))
+    }
+
+    async fn verify_password(&self, password: &str, hash: &str) -> Result<bool, AccessError> {
+        let (password, hash) = (password.to_owned(), hash.to_owned());
+        self.with_hasher(move |argon2| {
+            let hash =
+                PasswordHash::new(&hash).map_err(|_| StoreError::Unreadable { what: "password hash", value: "(not shown)".to_owned() })?;
+            // Cost and salt come from the stored hash.
+            Ok(argon2.verify_password(password.as_bytes(), &hash).is_ok())
+        })
+        .await?
+    }
+
+    /// Off the async threads: one hash takes tens of milliseconds.
+    async fn with_hasher<T: Send + 'static>(&self, work: impl FnOnce(&Argon2<'_>) -> T + Send + 'static) -> Result<T, AccessError> {
+        let _permit = self.hashing.acquire().await.map_err(|_| AccessError::Machine("shutting down".to_owned()))?;
+        tokio::task::spawn_blocking(move || work(&argon2()))
+            .await
+            .map_err(|error| AccessError::Machine(format!("hashing stopped: {error}")))
+    }
+}
+
+fn argon2() -> Argon2<'static> {
+    let (memory, passes, lanes) = ARGON2_COST;
+    let params = Params::new(memory, passes, lanes, None).expect("the constants above are within argon2's bounds");
+    Argon2::new(Algorithm::Argon2id, Version::V0x13, params)
+}
+
+fn usable_name(name: &str) -> Result<&str, AccessError> {
+    let name = name.trim();
+    let length = name.chars().count();
+    if (1..=MAX_NAME_CHARS).contains(&length) && !name.chars().any(char::is_control) {
+        return Ok(name);
+    }
+    Err(AccessError::Refused(format!("a name has 1 to {MAX_NAME_CHARS} characters, none of them control characters")))
+}
+
+fn check_password(password: &str) -> Result<(), AccessError> {
+    if password.chars().count() < MIN_PASSWORD_CHARS {
+        return Err(AccessError::Refused(format!("the password is too short: use {MIN_PASSWORD_CHARS} characters or more")));
+    }
+    if password.len() > MAX_PASSWORD_BYTES {
+        return Err(AccessError::Refused(format!("the password is too long: use at most {MAX_PASSWORD_BYTES} bytes")));
+    }
+    Ok(())
+}
+
+fn no_such_user(name: &str) -> AccessError {
+    AccessError::Refused(format!("there is no user {name:?}: `lazaret user list` shows them"))
+}
+
+fn hash_of(secret: &str) -> [u8; 32] {
+    Sha256::digest(secret.as_bytes()).into()
+}
+
+/// 256 random bits as text that fits a URL, a cookie and a header.
+fn random_text() -> Result<String, AccessError> {
+    let mut bytes = [0_u8; 32];
+    getrandom::fill(&mut bytes).map_err(|error| AccessError::Machine(format!("the system gives no random bytes: {error}")))?;
+    Ok(URL_SAFE_NO_PAD.encode(bytes))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_hash_of_nobody_costs_what_everybodys_costs() {
+        let nobody = PasswordHash::new(NOBODYS_HASH).expect("a PHC string");
+        let real = argon2().hash_password(b"correct horse battery").expect("hashes");
+        assert_eq!(nobody.params.to_string(), real.params.to_string());
+        assert_eq!(nobody.algorithm, real.algorithm);
+        assert!(argon2().verify_password(b"", &nobody).is_err());
+    }
+
+    #[test]
+    fn random_texts_differ_and_fit_a_url() {
+        let (a, b) = (random_text().unwrap(), random_text().unwrap());
+        assert_ne!(a, b);
+        assert_eq!(a.len(), 43);
+        assert!(a.chars().all(|c| c.is_ascii_alphanumeric() || c == '-' || c == '_'));
+    }
+
+    #[test]
+    fn names_and_passwords_that_do_not_do_are_refused_with_a_reason() {
+        for bad in ["", "   ", "a\u{7}b", &"x".repeat(65)] {
+            assert!(usable_name(bad).is_err(), "{bad:?}");
+        }
+        assert_eq!(usable_name(" ana ").unwrap(), "ana");
+        assert!(check_password("elevenchars").unwrap_err().to_string().contains("12 characters"));
+        assert!(check_password("zwölf Zeichen").is_ok());
+        assert!(check_password(&"x".repeat(2_000)).is_err());
     }
 }

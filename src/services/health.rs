@@ -1,1 +1,295 @@
 //! The health of DLQs as pages, API and metrics show it: one read of counters and samples, judged by `domain::health`.
+//!
+//! A handful of queries for all DLQs together, whatever their number: 200 cost about what one costs.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use crate::domain::clock::Clock;
+use crate::domain::health::{self, AtRisk, Measures, Status};
+use crate::domain::settings::{DlqSettings, settings_for};
+use crate::store::counters::DlqCounts;
+use crate::store::dlqs::{Dlq, Incarnation};
+use crate::store::groups::Group;
+use crate::store::positions::{Gap, Position};
+use crate::store::samples::{PartitionSample, Sample};
+use crate::store::{Store, StoreError};
+
+const MINUTE_MS: i64 = 60_000;
+/// Width of a sparkline's bucket: 48 of them make 24 hours.
+pub const BUCKET_MS: i64 = 30 * MINUTE_MS;
+const BUCKETS: i64 = 48;
+/// How often a cluster is sampled when nobody says.
+const USUAL_INTERVAL_MS: i64 = 15_000;
+const GROUPS_SHOWN: i64 = 100;
+const GAPS_SHOWN: i64 = 20;
+
+/// The health of DLQs over the store.
+#[derive(Debug, Clone)]
+pub struct Health {
+    pub store: Store,
+    pub clock: Clock,
+    /// In the order of the configuration: the first that covers a topic wins.
+    pub dlqs: Arc<[DlqSettings]>,
+    /// How often each cluster is sampled, ms.
+    pub sample_interval_ms: Arc<BTreeMap<String, i64>>,
+}
+
+/// One DLQ, as an overview row and an API item show it. `None` is unknown, never zero.
+#[derive(Debug, Clone, PartialEq)]
+pub struct DlqHealth {
+    pub dlq: Dlq,
+    /// The configured consumer group; dialects may name others per message.
+    pub consumer_group: Option<String>,
+    pub status: Status,
+    /// Messages not yet replayed or archived: exact and known even while the cluster is not, for it counts what is stored.
+    pub depth: i64,
+    pub follow_up_open: i64,
+    /// In the topic, not yet taken in; an estimate.
+    pub uncollected: Option<i64>,
+    /// Age in ms of the oldest of `depth`; None when there is none.
+    pub oldest_age_ms: Option<i64>,
+    /// Age in ms of the oldest event among them; None when there is none or no header says.
+    pub event_age_ms: Option<i64>,
+    pub at_risk: AtRisk,
+    /// New dead letters per minute over 15 min by dead-lettered time; None while the newest sample says nothing about now.
+    pub arrivals_per_min: Option<f64>,
+    /// Arrivals of the last 24 h in buckets of [`BUCKET_MS`], oldest first; None where they cannot be known.
+    pub arrivals: Vec<Option<i64>>,
+    /// Start of the first of `arrivals`, ms.
+    pub arrivals_from_ms: i64,
+    /// When the DLQ was last sampled with success, ms. None: never.
+    pub sampled_at_ms: Option<i64>,
+    /// Why the newest sample failed.
+    pub sample_error: Option<String>,
+}
+
+impl DlqHealth {
+    /// Whether what the cluster says of this DLQ is known as of now.
+    pub fn has_data(&self) -> bool {
+        self.status != Status::NoData
+    }
+}
+
+/// One DLQ with everything its page shows beside its messages.
+#[derive(Debug, Clone)]
+pub struct DlqDetail {
+    pub health: DlqHealth,
+    /// Oldest first; more than one when the topic was deleted and created again.
+    pub incarnations: Vec<Incarnation>,
+    /// What reading had to step over, newest first.
+    pub gaps: Vec<Gap>,
+    /// Most open messages first.
+    pub groups: Vec<Group>,
+    pub partitions: Vec<PartitionView>,
+    /// How much the depth changed in the last hour; None without a sample from then.
+    pub depth_change_1h: Option<i64>,
+    /// JSON pointers of the fields that are masked.
+    pub mask: Vec<String>,
+}
+
+/// One partition of the newest incarnation.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PartitionView {
+    pub partition: i32,
+    /// The next offset to read.
+    pub position: Option<i64>,
+    pub log_start: Option<i64>,
+    pub log_end: Option<i64>,
+    /// `max(0, log_end - position)` as of the sample; an estimate.
+    pub uncollected: Option<i64>,
+    /// When it was last looked at, ms.
+    pub sampled_at_ms: Option<i64>,
+    pub error: Option<String>,
+}
+
+/// How many DLQs have each status.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct StatusCounts(BTreeMap<&'static str, usize>);
+
+impl StatusCounts {
+    /// Counts the rows.
+    pub fn of<'a>(rows: impl IntoIterator<Item = &'a DlqHealth>) -> StatusCounts {
+        let mut counts = BTreeMap::new();
+        for row in rows {
+            *counts.entry(row.status.as_str()).or_default() += 1;
+        }
+        StatusCounts(counts)
+    }
+    pub fn get(&self, status: Status) -> usize {
+        self.0.get(status.as_str()).copied().unwrap_or(0)
+    }
+    pub fn all(&self) -> usize {
+        self.0.values().sum()
+    }
+}
+
+/// What the store says of all DLQs at one moment.
+struct Reads {
+    now_ms: i64,
+    counts: BTreeMap<i64, DlqCounts>,
+    oldest: HashMap<i64, (i64, Option<i64>)>,
+    samples: HashMap<i64, (Sample, Option<Sample>)>,
+    /// Arrivals by minute within the rate's window.
+    recent: HashMap<i64, Vec<(i64, i64)>>,
+    buckets: HashMap<i64, Vec<(i64, i64)>>,
+    buckets_from_ms: i64,
+}
+
+impl Health {
+    /// All DLQs, worst first.
+    ///
+    /// # Errors
+    /// The database could not be asked.
+    pub async fn all(&self) -> Result<Vec<DlqHealth>, StoreError> {
+        let dlqs = self.store.dlqs().await?;
+        let reads = self.read(None).await?;
+        let mut rows: Vec<DlqHealth> = dlqs.into_iter().map(|dlq| self.judge(dlq, &reads)).collect();
+        rows.sort_by(|a, b| {
+            let places = health::worst_first(&measures(a), &measures(b));
+            places.then_with(|| (&a.dlq.cluster, &a.dlq.topic).cmp(&(&b.dlq.cluster, &b.dlq.topic)))
+        });
+        Ok(rows)
+    }
+
+    /// One DLQ with its groups, partitions and history. None: no such DLQ was ever seen.
+    ///
+    /// # Errors
+    /// The database could not be asked.
+    pub async fn one(&self, cluster: &str, topic: &str) -> Result<Option<DlqDetail>, StoreError> {
+        let Some(dlq) = self.store.dlq(cluster, topic).await? else {
+            return Ok(None);
+        };
+        let id = dlq.id;
+        let incarnation = dlq.incarnation;
+        let reads = self.read(Some(id)).await?;
+        let health = self.judge(dlq, &reads);
+        let positions = self.store.positions(Some(id)).await?;
+        let samples = self.store.partition_samples(id).await?;
+        let hour_ago = reads.now_ms - 60 * MINUTE_MS;
+        let then = self.store.samples(id, hour_ago, hour_ago + 10 * MINUTE_MS).await?.into_iter().find_map(|sample| sample.depth);
+        let mask = settings_for(&self.dlqs, cluster, topic).map(|settings| settings.mask.clone()).unwrap_or_default();
+        Ok(Some(DlqDetail {
+            depth_change_1h: then.map(|then| health.depth - then),
+            incarnations: self.store.incarnations(id).await?,
+            gaps: self.store.gaps(id, GAPS_SHOWN).await?,
+            groups: self.store.groups(id, GROUPS_SHOWN).await?,
+            partitions: partition_views(incarnation, &positions, &samples),
+            health,
+            mask,
+        }))
+    }
+
+    async fn read(&self, only: Option<i64>) -> Result<Reads, StoreError> {
+        let now_ms = self.clock.now_ms();
+        let buckets_from_ms = (now_ms.div_euclid(BUCKET_MS) - (BUCKETS - 1)) * BUCKET_MS;
+        let mut recent: HashMap<i64, Vec<(i64, i64)>> = HashMap::new();
+        for (dlq, start, count) in self.store.arrivals(only, health::arrivals_from_ms(now_ms), now_ms + 1, MINUTE_MS).await? {
+            recent.entry(dlq).or_default().push((start, count));
+        }
+        let mut buckets: HashMap<i64, Vec<(i64, i64)>> = HashMap::new();
+        for (dlq, start, count) in self.store.arrivals(only, buckets_from_ms, buckets_from_ms + BUCKETS * BUCKET_MS, BUCKET_MS).await? {
+            buckets.entry(dlq).or_default().push((start, count));
+        }
+        let samples = self.store.latest_samples().await?;
+        Ok(Reads {
+            now_ms,
+            counts: self.store.dlq_counts().await?,
+            oldest: self.store.oldest_open().await?.into_iter().map(|(dlq, dead, event)| (dlq, (dead, event))).collect(),
+            samples: samples.into_iter().map(|pair| (pair.0.dlq_id, pair)).collect(),
+            recent,
+            buckets,
+            buckets_from_ms,
+        })
+    }
+
+    fn judge(&self, dlq: Dlq, reads: &Reads) -> DlqHealth {
+        let counts = reads.counts.get(&dlq.id);
+        let oldest = reads.oldest.get(&dlq.id);
+        let (newest, last_good) = match reads.samples.get(&dlq.id) {
+            Some((newest, last_good)) => (Some(newest), last_good.as_ref()),
+            None => (None, None),
+        };
+        let interval = self.sample_interval_ms.get(&dlq.cluster).copied().unwrap_or(USUAL_INTERVAL_MS);
+        // A sample that failed is no data at once, whatever came before it.
+        let fresh = newest.filter(|sample| sample.error.is_none() && health::is_fresh(Some(sample.at_ms), reads.now_ms, interval));
+        let recent = reads.recent.get(&dlq.id).into_iter().flatten().copied();
+        let rate = health::arrivals_per_minute(recent, reads.now_ms);
+        let settings = settings_for(&self.dlqs, &dlq.cluster, &dlq.topic);
+        let mut row = DlqHealth {
+            consumer_group: settings.and_then(|settings| settings.consumer_group.clone()),
+            status: Status::NoData,
+            depth: counts.map_or(0, DlqCounts::depth),
+            follow_up_open: counts.map_or(0, |counts| counts.follow_up_open),
+            uncollected: fresh.and_then(|sample| sample.uncollected),
+            oldest_age_ms: oldest.map(|(dead, _)| (reads.now_ms - dead).max(0)),
+            event_age_ms: oldest.and_then(|(_, event)| *event).map(|event| (reads.now_ms - event).max(0)),
+            at_risk: fresh.map_or(AtRisk::Unknown, |sample| AtRisk::from_parts(&sample.at_risk_state, sample.at_risk_left_ms)),
+            arrivals_per_min: fresh.map(|_| rate),
+            arrivals: bucketed(reads.buckets.get(&dlq.id), reads, &dlq, last_good.map(|sample| sample.at_ms), fresh.is_some()),
+            arrivals_from_ms: reads.buckets_from_ms,
+            sampled_at_ms: last_good.map(|sample| sample.at_ms),
+            sample_error: newest.and_then(|sample| sample.error.clone()),
+            dlq,
+        };
+        row.status = health::judge(&Measures { has_data: fresh.is_some(), ..measures(&row) });
+        row
+    }
+}
+
+/// What `domain::health` judges by. Nothing is muted yet: that comes with alert rules.
+fn measures(row: &DlqHealth) -> Measures {
+    Measures {
+        has_data: row.has_data(),
+        muted: false,
+        at_risk: row.at_risk,
+        oldest_age_ms: row.oldest_age_ms,
+        arrivals_per_minute: row.arrivals_per_min,
+        depth: Some(row.depth),
+    }
+}
+
+/// The sparkline's buckets. Where no arrival is stored it is zero, except where nothing could be known: after the last
+/// successful sample while the DLQ has no data, and before reading began when `start` left older records out.
+fn bucketed(stored: Option<&Vec<(i64, i64)>>, reads: &Reads, dlq: &Dlq, last_good_ms: Option<i64>, fresh: bool) -> Vec<Option<i64>> {
+    let stored: HashMap<i64, i64> = stored.into_iter().flatten().copied().collect();
+    let unknown_after = if fresh { i64::MAX } else { last_good_ms.unwrap_or(i64::MIN) };
+    let unknown_before = if dlq.start_note.is_some() { dlq.first_seen_at_ms } else { i64::MIN };
+    let bucket = |index: i64| {
+        let start = reads.buckets_from_ms + index * BUCKET_MS;
+        let known = start <= unknown_after && start + BUCKET_MS > unknown_before;
+        stored.get(&start).copied().or(known.then_some(0))
+    };
+    (0..BUCKETS).map(bucket).collect()
+}
+
+fn partition_views(incarnation: i32, positions: &[Position], samples: &[PartitionSample]) -> Vec<PartitionView> {
+    let mut views: BTreeMap<i32, PartitionView> = BTreeMap::new();
+    for position in positions.iter().filter(|position| position.id.incarnation == incarnation) {
+        let partition = position.id.partition;
+        let position = Some(position.next_offset);
+        views.insert(
+            partition,
+            PartitionView { partition, position, log_start: None, log_end: None, uncollected: None, sampled_at_ms: None, error: None },
+        );
+    }
+    for sample in samples.iter().filter(|sample| sample.id.incarnation == incarnation) {
+        let partition = sample.id.partition;
+        let position = views.get(&partition).and_then(|view| view.position).or(sample.position);
+        // From the sample's own pair: it read the position before the end.
+        let uncollected = sample.log_end.zip(sample.position).map(|(end, position)| (end - position).max(0));
+        views.insert(
+            partition,
+            PartitionView {
+                partition,
+                position,
+                log_start: sample.log_start,
+                log_end: sample.log_end,
+                uncollected,
+                sampled_at_ms: Some(sample.at_ms),
+                error: sample.error.clone(),
+            },
+        );
+    }
+    views.into_values().collect()
+}

@@ -3,6 +3,9 @@
 //! May use: `domain`, `store`, `kafka`, `ledger`. Called by: `jobs`, `web`, `api`, `app`.
 
 pub mod access;
+pub mod checkup;
 pub mod health;
 pub mod intake;
+pub mod messages;
 pub mod sampling;
+pub mod suggest;

@@ -63,6 +63,33 @@ impl Store {
     }
 }
 
+impl Store {
+    /// How many migrations are not applied yet. Changes nothing: a database that never was migrated lacks all of them.
+    pub async fn missing_migrations(&self) -> Result<usize, StoreError> {
+        let (all, applied) = match self {
+            Store::Postgres(database) => {
+                let mut connection = database.pool.acquire().await?;
+                let migrated = sqlx::query_scalar("SELECT to_regclass('_sqlx_migrations') IS NOT NULL").fetch_one(&mut *connection).await?;
+                (&POSTGRES_MIGRATIONS, count_applied(&mut *connection, migrated).await?)
+            }
+            Store::Sqlite(database) => {
+                let mut connection = database.readers.acquire().await?;
+                let migrated = sqlx::query_scalar("SELECT COUNT(*) > 0 FROM sqlite_master WHERE name = '_sqlx_migrations'");
+                let migrated = migrated.fetch_one(&mut *connection).await?;
+                (&SQLITE_MIGRATIONS, count_applied(&mut *connection, migrated).await?)
+            }
+        };
+        Ok(all.iter().count().saturating_sub(applied))
+    }
+}
+
+async fn count_applied(connection: &mut impl sqlx::migrate::Migrate, migrated: bool) -> Result<usize, StoreError> {
+    if !migrated {
+        return Ok(0);
+    }
+    Ok(connection.list_applied_migrations("_sqlx_migrations").await?.len())
+}
+
 /// A parsed `database.url`.
 enum Target {
     Postgres(Box<PgConnectOptions>),

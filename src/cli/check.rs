@@ -1,0 +1,86 @@
+//! `lazaret check`: one line a step, then what is missing, then the ACLs; with `--suggest` TOML on stdout.
+
+use std::io::IsTerminal as _;
+
+use super::args::Check;
+use super::terminal::{self, Waiting};
+use super::{Failure, source, suggest};
+use crate::app;
+use crate::config::{Config, Flags, Purpose};
+use crate::services::checkup::{Outcome, Step};
+
+/// Checks, or suggests.
+pub async fn check(options: Check) -> Result<(), Failure> {
+    let read = source::read(&options.source, Purpose::Check, "check")?;
+    if options.suggest {
+        return suggestions(&read.config, read.flags.as_ref()).await;
+    }
+    let waiting = Waiting::start("Asking everything that is configured");
+    let report = app::check::check(&read.config, |step| waiting.above(&line(step))).await;
+    waiting.end();
+    print!("{}", summary(&report));
+    if report.failed() { Err(Failure::AlreadySaid) } else { Ok(()) }
+}
+
+/// A mark that needs no colour, and words.
+fn line(step: &Step) -> String {
+    let mark = match step.outcome {
+        Outcome::Passed => "✓",
+        Outcome::Warning => "!",
+        Outcome::Failed => "✗",
+        Outcome::NotChecked => "–",
+    };
+    format!("{mark} {}: {}", step.subject, step.said)
+}
+
+fn summary(report: &app::check::Report) -> String {
+    let mut out = String::new();
+    let missing: Vec<&Step> = report.steps.iter().filter(|step| step.remedy.is_some()).collect();
+    if !missing.is_empty() {
+        out += "\nWhat to do\n";
+        for step in missing {
+            let remedy = step.remedy.as_deref().unwrap_or_default();
+            out += &format!("  {}: {}. {remedy}.\n", step.subject, step.said);
+        }
+    }
+    for (cluster, lines) in &report.acls {
+        out += &format!("\nACLs for cluster {cluster}; run these as its administrator\n");
+        for line in lines {
+            out += &format!("  {line}\n");
+        }
+    }
+    let count = |outcome| report.steps.iter().filter(|step| step.outcome == outcome).count();
+    out + &format!(
+        "\n{} passed, {} with a warning, {} failed, {} not checked\n",
+        count(Outcome::Passed),
+        count(Outcome::Warning),
+        count(Outcome::Failed),
+        count(Outcome::NotChecked)
+    )
+}
+
+async fn suggestions(config: &Config, flags: Option<&Flags>) -> Result<(), Failure> {
+    let mut out = flags.map(suggest::head).unwrap_or_default();
+    let mut found = 0;
+    for cluster in &config.clusters {
+        let bar = terminal::bar("Reading one record of each topic");
+        let moved = bar.clone();
+        let seen = move |done: usize, all: usize| {
+            moved.set_length(all as u64);
+            moved.set_position(done as u64);
+        };
+        // What the flags matched is to be in the file; what a file has already is not.
+        let covered = if flags.is_some() { Vec::new() } else { config.dlq_settings() };
+        let suggestions = app::check::suggestions(cluster, covered, seen).await;
+        bar.finish_and_clear();
+        let suggestions =
+            suggestions.map_err(|error| Failure::Failed(format!("{error}. `lazaret check` goes through it step by step.")))?;
+        found += suggestions.len();
+        out += &suggest::entries(&cluster.name, &suggestions);
+    }
+    print!("{out}");
+    if found == 0 || std::io::stdout().is_terminal() {
+        eprintln!("{found} topics look like DLQs{}.", if flags.is_some() { "" } else { " and are not in the configuration yet" });
+    }
+    Ok(())
+}

@@ -1,0 +1,53 @@
+//! Opening the database for a command, and `lazaret migrate`.
+
+use super::args::Place;
+use super::terminal::Waiting;
+use super::{Failure, environment, source};
+use crate::config::{Config, Purpose};
+use crate::store::{Store, StoreError};
+
+/// The configuration that a command about the database needs.
+pub fn config(place: &Place) -> Result<Config, Failure> {
+    let environment = environment()?;
+    Ok(match source::file(place.config.as_deref()) {
+        Some(file) => Config::load(file, environment, Purpose::Database)?,
+        None => Config::from_text("", "environment", "".into(), environment, Purpose::Database)?,
+    })
+}
+
+/// Connects for `user` and `token`. A SQLite file is brought up to date on the way, so that the first user can be made before the first
+/// start; PostgreSQL may be in use by another version and is left as it is.
+pub async fn open(place: &Place) -> Result<(Config, Store), Failure> {
+    let config = config(place)?;
+    let store = Store::connect(config.database.url.expose()).await.map_err(|error| failed(&config, &error))?;
+    if config.database.sqlite_path().is_some() {
+        store.migrate().await.map_err(|error| failed(&config, &error))?;
+    }
+    Ok((config, store))
+}
+
+/// Brings the database up to this version.
+pub async fn migrate(place: &Place) -> Result<(), Failure> {
+    let config = config(place)?;
+    let waiting = Waiting::start(&format!("Migrating {}", config.database.shown()));
+    let outcome = async {
+        let store = Store::connect(config.database.url.expose()).await?;
+        let applied = store.migrate().await?;
+        Ok::<_, StoreError>((store.version().await?, applied))
+    }
+    .await;
+    waiting.end();
+    let (version, applied) = outcome.map_err(|error| failed(&config, &error))?;
+    let said = match applied {
+        0 => "up to date, nothing to do".to_owned(),
+        1 => "1 migration applied".to_owned(),
+        n => format!("{n} migrations applied"),
+    };
+    println!("{} ({version}): {said}", config.database.shown());
+    Ok(())
+}
+
+/// A database failure in words.
+pub fn failed(config: &Config, error: &dyn std::fmt::Display) -> Failure {
+    Failure::Failed(format!("{}: {error}. `lazaret check` says what is missing.", config.database.shown()))
+}

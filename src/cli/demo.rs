@@ -1,0 +1,20 @@
+//! `lazaret demo`.
+
+use super::args::Demo;
+use super::terminal::Waiting;
+use super::{Failure, serve};
+use crate::app::demo::{Options, run};
+use crate::domain::clock::Clock;
+use crate::telemetry;
+
+/// Starts over, shows where to look, and serves until a signal says stop.
+pub async fn demo(options: Demo) -> Result<(), Failure> {
+    telemetry::install_logs(telemetry::LogFormat::default());
+    let waiting = Waiting::start("Making up four weeks of a shop's dead letters");
+    let options = Options { listen: options.listen, data_dir: options.data_dir, api_token: options.api_token };
+    let started = run(options, Clock::system()).await;
+    waiting.end();
+    let demo = started.map_err(serve::failure)?;
+    println!("{}", demo.banner);
+    serve::until_stopped(demo.running).await
+}

@@ -1,0 +1,98 @@
+//! The command line: arguments in, words and exit codes out.
+//!
+//! May use: `config`, `app`, `services`, `domain`. Called by: `main`. Exit code 2 means that something typed or configured is wrong
+//! and nothing was done; 1 that it was right and failed all the same. Every failure is one clear sentence and a remedy on stderr.
+
+mod access;
+mod args;
+mod check;
+mod database;
+mod demo;
+mod health;
+mod partition;
+mod serve;
+mod source;
+mod suggest;
+mod terminal;
+
+use std::process::ExitCode;
+
+use clap::Parser as _;
+
+use crate::config::ConfigError;
+
+/// Why a command did not do what was asked.
+#[derive(Debug, thiserror::Error)]
+pub enum Failure {
+    /// What was typed does not fit together.
+    #[error("{0}")]
+    Usage(String),
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// It was asked rightly and failed.
+    #[error("{0}")]
+    Failed(String),
+    /// The command has said on stdout what is wrong.
+    #[error("")]
+    AlreadySaid,
+}
+
+impl Failure {
+    fn exit_code(&self) -> ExitCode {
+        match self {
+            Failure::Usage(_) | Failure::Config(_) => ExitCode::from(2),
+            Failure::Failed(_) | Failure::AlreadySaid => ExitCode::from(1),
+        }
+    }
+}
+
+/// Reads the arguments and does what they say.
+pub fn main() -> ExitCode {
+    // clap prints usage faults itself and ends with code 2.
+    match run(args::CommandLine::parse().command) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            if !matches!(failure, Failure::AlreadySaid) {
+                eprintln!("lazaret: {failure}");
+            }
+            failure.exit_code()
+        }
+    }
+}
+
+fn run(command: args::Command) -> Result<(), Failure> {
+    use args::Command;
+    match command {
+        Command::Partition { command } => {
+            let args::PartitionCommand::Explain(explain) = command;
+            print!("{}", partition::explain(&explain));
+            Ok(())
+        }
+        Command::Demo(options) => block_on(demo::demo(options)),
+        Command::Serve(options) => block_on(serve::serve(options)),
+        Command::Check(options) => block_on(check::check(options)),
+        Command::Migrate(place) => block_on(database::migrate(&place)),
+        Command::User { place, command } => block_on(access::user(&place, command)),
+        Command::Token { place, command } => block_on(access::token(&place, command)),
+        Command::Healthcheck(place) => block_on(health::check(&place)),
+    }
+}
+
+fn block_on(work: impl Future<Output = Result<(), Failure>>) -> Result<(), Failure> {
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
+    runtime.map_err(|error| Failure::Failed(format!("the system gives no threads: {error}")))?.block_on(work)
+}
+
+/// The `LAZARET_*` variables. One that is not UTF-8 is refused by name.
+fn environment() -> Result<Vec<(String, String)>, Failure> {
+    let mut found = Vec::new();
+    for (name, value) in std::env::vars_os() {
+        let Some(name) = name.to_str().filter(|name| name.starts_with("LAZARET_")) else { continue };
+        match value.into_string() {
+            Ok(value) => found.push((name.to_owned(), value)),
+            Err(_) => return Err(Failure::Usage(format!("{name}: is not UTF-8. Set it to plain text."))),
+        }
+    }
+    found.sort();
+    Ok(found)
+}

@@ -1,0 +1,50 @@
+//! `lazaret partition explain`.
+
+use std::fmt::Write as _;
+
+use super::args::Explain;
+use crate::domain::partition::{self, Placement};
+
+/// The explanation as text, for a person and for `grep`.
+pub fn explain(args: &Explain) -> String {
+    let told = partition::explain(&args.key, args.partitions, args.new_partitions);
+    let mut out = String::new();
+    line(&mut out, format_args!("key {:?}, {} partitions: {}", told.now.key, told.partitions, both(&told.now)));
+    line(&mut out, format_args!("  murmur2: Java producers (murmur2_random). crc32: librdkafka producers by default (consistent_random)."));
+    if told.new_partitions != told.partitions {
+        let moved = format!("{:.0} % of all keys change partition", told.moved_share * 100.0);
+        line(
+            &mut out,
+            format_args!("at {} partitions: {} ({}); {moved}", told.new_partitions, both(&told.then), movement(&told.now, &told.then)),
+        );
+    }
+    line(&mut out, format_args!("\nsalted with -0 to -{}, {} partitions:", told.salted.len() - 1, told.partitions));
+    for placement in &told.salted {
+        line(&mut out, format_args!("  {:<24} {}", placement.key, both(placement)));
+    }
+    let (murmur2, crc32) = told.salted_reach();
+    line(&mut out, format_args!("  reach {murmur2} of {0} partitions by murmur2, {crc32} of {0} by crc32", told.partitions));
+    out
+}
+
+fn line(out: &mut String, text: std::fmt::Arguments<'_>) {
+    writeln!(out, "{text}").expect("writing to a String cannot fail");
+}
+
+fn both(placement: &Placement) -> String {
+    format!("murmur2 {}, crc32 {}", partition(placement.murmur2), partition(placement.crc32))
+}
+
+/// An empty key has no partition of its own under consistent_random.
+fn partition(number: Option<i32>) -> String {
+    number.map_or_else(|| "any".to_owned(), |number| number.to_string())
+}
+
+fn movement(now: &Placement, then: &Placement) -> String {
+    let one = |name: &str, now: Option<i32>, then: Option<i32>| match (now, then) {
+        (Some(now), Some(then)) if now == then => format!("{name} stays on {now}"),
+        (Some(now), Some(then)) => format!("{name} moves {now} -> {then}"),
+        _ => format!("{name} goes anywhere"),
+    };
+    format!("{}, {}", one("murmur2", now.murmur2, then.murmur2), one("crc32", now.crc32, then.crc32))
+}

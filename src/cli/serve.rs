@@ -1,0 +1,76 @@
+//! `lazaret serve`, and what `demo` shares with it: the wait for a signal.
+
+use std::time::Duration;
+
+use tokio::signal::unix::{SignalKind, signal};
+
+use super::args::Serve;
+use super::{Failure, source, terminal};
+use crate::app::{self, AppError, Running, Settings};
+use crate::config::Purpose;
+use crate::domain::clock::Clock;
+use crate::telemetry;
+
+/// Serves until a signal says stop.
+pub async fn serve(options: Serve) -> Result<(), Failure> {
+    let read = source::read(&options.source, Purpose::Serve, "serve")?;
+    telemetry::install_logs(telemetry::LogFormat::default());
+    let mut settings = Settings::from(&read.config);
+    // Flags can name no target and no check, so nothing may be sent on their word.
+    settings.read_only |= options.read_only || read.flags.is_some();
+    if let Some(listen) = options.listen {
+        settings.listen = listen;
+    }
+    let read_only = settings.read_only;
+    let running = app::start(settings, Clock::system()).await.map_err(failure)?;
+    println!("Lazaret at {}/{}", running.url, if read_only { " (read-only)" } else { "" });
+    if let Some(address) = running.metrics_address {
+        println!("Metrics at http://{address}/metrics");
+    }
+    if let Some(link) = &running.setup_link {
+        println!("There is no user yet. Set the admin's password here; the link works once, until the next start:\n  {link}");
+    }
+    until_stopped(running).await
+}
+
+/// What went wrong at the start, with the exit code it deserves.
+pub fn failure(error: AppError) -> Failure {
+    let said = sentence(&error.to_string());
+    if error.is_configuration() { Failure::Usage(said) } else { Failure::Failed(said) }
+}
+
+/// Waits for SIGTERM or SIGINT, then ends everything in order. A second signal ends at once.
+pub async fn until_stopped(running: Running) -> Result<(), Failure> {
+    let no_signals = |error| Failure::Failed(format!("signals cannot be waited for: {error}"));
+    let mut terminate = signal(SignalKind::terminate()).map_err(no_signals)?;
+    let mut interrupt = signal(SignalKind::interrupt()).map_err(no_signals)?;
+    let clusters = running.clusters.clone();
+    tokio::select! {
+        _ = terminate.recv() => {}
+        _ = interrupt.recv() => {}
+        () = terminal::first_backlog(&clusters) => {
+            tokio::select! {
+                _ = terminate.recv() => {}
+                _ = interrupt.recv() => {}
+            }
+        }
+    }
+    eprintln!("Stopping: what was read is being stored.");
+    let late = tokio::select! {
+        late = running.shutdown() => late,
+        _ = terminate.recv() => vec!["everything: told twice".to_owned()],
+        _ = interrupt.recv() => vec!["everything: told twice".to_owned()],
+    };
+    if late.is_empty() {
+        return Ok(());
+    }
+    Err(Failure::Failed(format!(
+        "did not end within {} s and was cut off: {}. Nothing is lost: positions are stored with their messages.",
+        Duration::as_secs(&app::SHUTDOWN),
+        late.join(", ")
+    )))
+}
+
+fn sentence(text: &str) -> String {
+    if text.ends_with(['.', '?']) { text.to_owned() } else { format!("{text}.") }
+}

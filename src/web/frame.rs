@@ -1,0 +1,142 @@
+//! What every response passes through: a request id, a log line, security headers, and errors written out as a page or as
+//! `problem+json`. Handlers and layers inside only name a status; nothing internal can reach the answer.
+
+use std::time::Duration;
+
+use askama::Template;
+use axum::Json;
+use axum::Router;
+use axum::extract::{Request, State};
+use axum::http::{HeaderName, HeaderValue, StatusCode, header};
+use axum::middleware::{self, Next};
+use axum::response::{Html, IntoResponse, Response};
+use tower::ServiceBuilder;
+use tower_http::catch_panic::CatchPanicLayer;
+use tower_http::compression::CompressionLayer;
+use tower_http::limit::RequestBodyLimitLayer;
+use tower_http::request_id::{MakeRequestId, PropagateRequestIdLayer, RequestId, SetRequestIdLayer};
+use tower_http::set_header::SetResponseHeaderLayer;
+use tower_http::timeout::TimeoutLayer;
+use tower_http::trace::TraceLayer;
+
+use super::AppState;
+use super::pages::Shell;
+use super::view::text::hex;
+use crate::api::Failure;
+use crate::api::failure::Problem;
+use crate::domain::access::Principal;
+
+/// Nothing but what we serve ourselves, and no inline code: hostile bytes that slipped through the escaping would still be inert.
+const POLICY: &str =
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'";
+
+/// A page that takes longer will not come; the reader should be told.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// No form of ours is larger.
+const BODY_LIMIT: usize = 64 * 1024;
+
+/// Puts the frame around all routes.
+pub fn around(router: Router, state: &AppState) -> Router {
+    let inside = ServiceBuilder::new()
+        .layer(middleware::from_fn_with_state(state.clone(), write_errors))
+        .layer(CatchPanicLayer::custom(|_| Failure::internal().into_response()))
+        .layer(TimeoutLayer::with_status_code(StatusCode::GATEWAY_TIMEOUT, PATIENCE))
+        .layer(RequestBodyLimitLayer::new(BODY_LIMIT))
+        .layer(state.csrf.clone());
+    outer(router.layer(inside))
+}
+
+/// The parts that need no state, for the address that serves metrics alone too.
+pub fn outer(router: Router) -> Router {
+    let fixed = |name: HeaderName, value: &'static str| SetResponseHeaderLayer::overriding(name, HeaderValue::from_static(value));
+    let id = HeaderName::from_static("x-request-id");
+    router.layer(
+        ServiceBuilder::new()
+            .layer(SetRequestIdLayer::new(id.clone(), RandomId))
+            .layer(TraceLayer::new_for_http().make_span_with(span))
+            .layer(PropagateRequestIdLayer::new(id))
+            .layer(fixed(header::CONTENT_SECURITY_POLICY, POLICY))
+            .layer(fixed(header::X_CONTENT_TYPE_OPTIONS, "nosniff"))
+            .layer(fixed(header::REFERRER_POLICY, "same-origin"))
+            .layer(fixed(HeaderName::from_static("cross-origin-opener-policy"), "same-origin"))
+            .layer(fixed(HeaderName::from_static("cross-origin-resource-policy"), "same-origin"))
+            .layer(SetResponseHeaderLayer::if_not_present(header::CACHE_CONTROL, HeaderValue::from_static("no-store")))
+            .layer(CompressionLayer::new()),
+    )
+}
+
+/// The path and not the query: that may hold business keys or a set-up token.
+fn span<B>(request: &axum::http::Request<B>) -> tracing::Span {
+    tracing::info_span!("request", method = %request.method(), path = request.uri().path(), id = request_id(request.extensions()).unwrap_or_default())
+}
+
+fn request_id(extensions: &axum::http::Extensions) -> Option<&str> {
+    extensions.get::<RequestId>()?.header_value().to_str().ok()
+}
+
+/// Twelve hex digits: short enough to read out over the telephone.
+#[derive(Debug, Clone, Copy)]
+struct RandomId;
+
+impl MakeRequestId for RandomId {
+    fn make_request_id<B>(&mut self, _request: &axum::http::Request<B>) -> Option<RequestId> {
+        let mut bytes = [0; 6];
+        getrandom::fill(&mut bytes).ok()?;
+        HeaderValue::from_str(&hex(&bytes)).ok().map(RequestId::new)
+    }
+}
+
+#[derive(Template)]
+#[template(path = "error.html")]
+struct ErrorPage {
+    shell: Shell,
+    title: &'static str,
+    detail: String,
+    request_id: Option<String>,
+}
+
+/// Writes an error out for whoever asked. Plain texts for machines (`/readyz`) and pages that are made with an error status
+/// (a form with its fault) pass as they are.
+async fn write_errors(State(state): State<AppState>, request: Request, next: Next) -> Response {
+    let is_api = request.uri().path().starts_with("/api/");
+    let is_plain = matches!(request.uri().path(), "/healthz" | "/readyz");
+    let id = request_id(request.extensions()).map(str::to_owned);
+    let response = next.run(request).await;
+    let status = response.status();
+    if is_plain || !(status.is_client_error() || status.is_server_error()) {
+        return response;
+    }
+    let failure = match response.extensions().get::<Failure>() {
+        Some(failure) => failure.clone(),
+        None if is_page(&response) => return response,
+        None => Failure::of_status(status),
+    };
+    let principal = response.extensions().get::<Principal>().cloned();
+    let mut written = if is_api { problem(&failure, id.as_deref()) } else { page(&state, failure, principal, id) };
+    // A status may need its headers (Allow, WWW-Authenticate, Retry-After, HX-Redirect).
+    for (name, value) in response.headers() {
+        if *name != header::CONTENT_TYPE && *name != header::CONTENT_LENGTH {
+            written.headers_mut().append(name, value.clone());
+        }
+    }
+    written
+}
+
+fn is_page(response: &Response) -> bool {
+    response.headers().get(header::CONTENT_TYPE).is_some_and(|kind| kind.as_bytes().starts_with(b"text/html"))
+}
+
+fn problem(failure: &Failure, id: Option<&str>) -> Response {
+    let mut response = (failure.status, Json(Problem::of(failure, id))).into_response();
+    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
+    response
+}
+
+fn page(state: &AppState, failure: Failure, principal: Option<Principal>, request_id: Option<String>) -> Response {
+    let title = failure.status.canonical_reason().unwrap_or("Error");
+    let page = ErrorPage { shell: Shell::new(state, principal.as_ref(), ""), title, detail: failure.detail, request_id };
+    match page.render() {
+        Ok(html) => (failure.status, Html(html)).into_response(),
+        Err(_) => (failure.status, title).into_response(),
+    }
+}

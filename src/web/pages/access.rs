@@ -1,0 +1,149 @@
+//! `/sign-in`, `/sign-out`, and `/setup`, where the first admin sets a password.
+
+use std::net::{IpAddr, SocketAddr};
+
+use askama::Template;
+use askama_web::WebTemplate;
+use axum::Form;
+use axum::extract::{ConnectInfo, FromRequestParts, RawQuery, State};
+use axum::http::request::Parts;
+use axum::http::{HeaderMap, StatusCode, header};
+use axum::response::{IntoResponse, Redirect, Response};
+use axum_extra::extract::cookie::CookieJar;
+use serde::Deserialize;
+
+use super::Shell;
+use crate::api::Failure;
+use crate::api::query::Query;
+use crate::services::access::AccessError;
+use crate::web::AppState;
+use crate::web::guard::{identify, safe_next, session_cookie, session_value};
+use crate::web::view::text;
+
+#[derive(Template, WebTemplate)]
+#[template(path = "access/sign_in.html")]
+struct SignInPage {
+    shell: Shell,
+    name: String,
+    next: String,
+    fault: Option<String>,
+}
+
+#[derive(Template, WebTemplate)]
+#[template(path = "access/setup.html")]
+struct SetupPage {
+    shell: Shell,
+    /// None: the link is used up or never was one.
+    token: Option<String>,
+    name: String,
+    fault: Option<String>,
+}
+
+/// What the sign-in form sends.
+#[derive(Deserialize)]
+pub struct SignInForm {
+    name: String,
+    password: String,
+    #[serde(default)]
+    next: String,
+}
+
+/// What the set-up form sends.
+#[derive(Deserialize)]
+pub struct SetupForm {
+    token: String,
+    name: String,
+    password: String,
+    again: String,
+}
+
+/// The address of who is connected; None where the server was started without connect info.
+pub struct Client(Option<IpAddr>);
+
+impl<S: Sync> FromRequestParts<S> for Client {
+    type Rejection = std::convert::Infallible;
+
+    async fn from_request_parts(parts: &mut Parts, _state: &S) -> Result<Client, Self::Rejection> {
+        Ok(Client(parts.extensions.get::<ConnectInfo<SocketAddr>>().map(|ConnectInfo(address)| address.ip())))
+    }
+}
+
+/// `GET /sign-in`.
+pub async fn sign_in_page(State(state): State<AppState>, headers: HeaderMap, RawQuery(raw): RawQuery) -> Result<Response, Failure> {
+    let query = Query::parse(raw.as_deref(), &["next"])?;
+    let next = safe_next(query.text("next")?).to_owned();
+    if identify(&state, &headers).await?.is_some() {
+        return Ok(Redirect::to(&next).into_response());
+    }
+    Ok(SignInPage { shell: Shell::new(&state, None, ""), name: String::new(), next, fault: None }.into_response())
+}
+
+/// `POST /sign-in`.
+pub async fn sign_in(
+    State(state): State<AppState>,
+    Client(client): Client,
+    jar: CookieJar,
+    Form(form): Form<SignInForm>,
+) -> Result<Response, Failure> {
+    let next = safe_next(Some(&form.next)).to_owned();
+    let again = |status: StatusCode, fault: String| {
+        let page = SignInPage { shell: Shell::new(&state, None, ""), name: text::line(&form.name), next: next.clone(), fault: Some(fault) };
+        (status, page).into_response()
+    };
+    if let Err(wait) = state.sign_ins.attempt(client, &form.name, state.clock.monotonic()) {
+        let seconds = wait.as_secs().max(1);
+        let mut response = again(StatusCode::TOO_MANY_REQUESTS, format!("Too many attempts. Try again in {seconds} s."));
+        response.headers_mut().insert(header::RETRY_AFTER, seconds.into());
+        return Ok(response);
+    }
+    // No name has NUL, and PostgreSQL refuses to look for one.
+    let cookie = if form.name.contains('\0') { None } else { state.access.sign_in(&form.name, &form.password).await? };
+    match cookie {
+        None => Ok(again(StatusCode::UNPROCESSABLE_ENTITY, "Name or password is wrong.".to_owned())),
+        Some(cookie) => Ok((jar.add(session_cookie(&state, cookie)), Redirect::to(&next)).into_response()),
+    }
+}
+
+/// `POST /sign-out`.
+pub async fn sign_out(State(state): State<AppState>, headers: HeaderMap, jar: CookieJar) -> Result<Response, Failure> {
+    if let Some(cookie) = session_value(&state, &headers) {
+        state.access.sign_out(&cookie).await?;
+    }
+    Ok((jar.remove(session_cookie(&state, String::new())), Redirect::to("/sign-in")).into_response())
+}
+
+/// `GET /setup?token=`.
+pub async fn setup_page(State(state): State<AppState>, RawQuery(raw): RawQuery) -> Result<Response, Failure> {
+    let query = Query::parse(raw.as_deref(), &["token"])?;
+    let token = query.text("token")?.unwrap_or_default();
+    let holds = state.access.setup_token_holds(token).await;
+    let status = if holds { StatusCode::OK } else { StatusCode::FORBIDDEN };
+    let page =
+        SetupPage { shell: Shell::new(&state, None, ""), token: holds.then(|| token.to_owned()), name: "admin".to_owned(), fault: None };
+    Ok((status, page).into_response())
+}
+
+/// `POST /setup`.
+pub async fn setup(State(state): State<AppState>, jar: CookieJar, Form(form): Form<SetupForm>) -> Result<Response, Failure> {
+    let again = |fault: String| {
+        let page = SetupPage {
+            shell: Shell::new(&state, None, ""),
+            token: Some(form.token.clone()),
+            name: text::line(&form.name),
+            fault: Some(fault),
+        };
+        (StatusCode::UNPROCESSABLE_ENTITY, page).into_response()
+    };
+    if form.password != form.again {
+        return Ok(again("The two passwords differ.".to_owned()));
+    }
+    match state.access.set_up(&form.token, &form.name, &form.password).await {
+        Ok(Some(cookie)) => Ok((jar.add(session_cookie(&state, cookie)), Redirect::to("/")).into_response()),
+        Ok(None) => {
+            let page = SetupPage { shell: Shell::new(&state, None, ""), token: None, name: String::new(), fault: None };
+            Ok((StatusCode::FORBIDDEN, page).into_response())
+        }
+        Err(AccessError::Refused(sentence)) => Ok(again(sentence)),
+        Err(error) => Err(error.into()),
+    }
+}

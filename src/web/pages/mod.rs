@@ -1,0 +1,229 @@
+//! One file per page, each with its template's struct. What several pages show lives here.
+
+pub mod access;
+pub mod dlq;
+pub mod group;
+pub mod message;
+pub mod messages;
+pub mod operations;
+pub mod overview;
+
+use axum::extract::FromRequestParts;
+use axum::http::request::Parts;
+
+use super::view::{format, text};
+use super::{AppState, assets};
+use crate::api::query::{Query, encode};
+use crate::domain::access::Principal;
+use crate::domain::classify::FailureClass;
+use crate::domain::health::Status;
+use crate::store::groups::Group;
+use crate::store::messages::{MessagePage, MessageRow};
+
+/// What the layout around every page needs.
+#[derive(Debug, Clone)]
+pub struct Shell {
+    pub css: &'static str,
+    /// Which entry of the main navigation we are under.
+    pub here: &'static str,
+    /// Name and role of who is signed in.
+    pub user: Option<(String, &'static str)>,
+    pub now: String,
+    pub read_only: bool,
+    /// What stands in the search box.
+    pub find: String,
+}
+
+impl Shell {
+    pub fn new(state: &AppState, principal: Option<&Principal>, here: &'static str) -> Shell {
+        Shell {
+            css: assets::css(),
+            here,
+            user: principal.map(|principal| (text::short_line(&principal.name, 64), principal.role.as_str())),
+            now: format::time_of_day(state.clock.now_ms()),
+            read_only: state.options.read_only,
+            find: String::new(),
+        }
+    }
+}
+
+/// Who the guard let in. Only on routes that have a role.
+#[derive(Debug, Clone)]
+pub struct SignedIn(pub Principal);
+
+impl<S: Sync> FromRequestParts<S> for SignedIn {
+    type Rejection = crate::api::Failure;
+
+    async fn from_request_parts(parts: &mut Parts, _state: &S) -> Result<SignedIn, Self::Rejection> {
+        parts.extensions.get::<Principal>().cloned().map(SignedIn).ok_or_else(|| crate::api::Failure::unauthorized("Sign in first."))
+    }
+}
+
+/// An instant for a table: how long ago, and exactly.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct When {
+    pub ago: String,
+    pub utc: String,
+    pub machine: String,
+}
+
+impl When {
+    pub fn of(at_ms: i64, now_ms: i64) -> When {
+        When { ago: format::ago(at_ms, now_ms), utc: format::utc(at_ms), machine: format::machine_time(at_ms) }
+    }
+}
+
+/// The word and the CSS class of a status; the template adds the shape.
+pub fn status_word(status: Status) -> &'static str {
+    match status {
+        Status::Critical => "Critical",
+        Status::Warning => "Warning",
+        Status::Healthy => "Healthy",
+        Status::NoData => "No data",
+        Status::Muted => "Muted",
+    }
+}
+
+/// A machine's word for people: `under_review` -> "under review".
+pub fn words(word: &str) -> String {
+    word.replace('_', " ")
+}
+
+/// A kind of failure for people.
+pub fn kind(class: FailureClass) -> &'static str {
+    match class {
+        FailureClass::Unknown => "kind not known",
+        class => class.as_str(),
+    }
+}
+
+/// The path of a DLQ's page.
+pub fn dlq_path(cluster: &str, topic: &str) -> String {
+    format!("/dlqs/{}/{}", encode(cluster.as_bytes()), encode(topic.as_bytes()))
+}
+
+/// A message in a list.
+#[derive(Debug, Clone)]
+pub struct MessageLine {
+    pub id: i64,
+    pub topic: String,
+    pub dlq_path: String,
+    pub partition: i32,
+    pub offset: String,
+    pub incarnation: Option<String>,
+    pub state: String,
+    pub class: &'static str,
+    pub exception: String,
+    pub text: Option<String>,
+    pub group_id: i64,
+    /// The business key if there is one, else the record key. None: the record has a null key.
+    pub key: Option<String>,
+    pub dead_lettered: When,
+    pub suspect: bool,
+    pub size: String,
+}
+
+impl MessageLine {
+    fn of(row: &MessageRow, now_ms: i64) -> MessageLine {
+        let key = row.business_key.as_deref().map(|key| text::short_line(key, 60));
+        MessageLine {
+            id: row.id,
+            topic: text::line(&row.topic),
+            dlq_path: dlq_path(&row.cluster, &row.topic),
+            partition: row.partition,
+            offset: format::exact(row.offset),
+            incarnation: (row.incarnation > 1).then(|| format::ordinal(row.incarnation)),
+            state: words(row.state.as_str()),
+            class: kind(row.class),
+            exception: row.exception_class.as_deref().map_or_else(|| "No exception named".to_owned(), |class| text::short_line(class, 120)),
+            text: row.exception_message.as_deref().map(|message| text::short_line(message, 160)),
+            group_id: row.group_id,
+            key: key.or_else(|| row.key.as_deref().map(|key| text::bytes_line(key, 60))),
+            dead_lettered: When::of(row.dead_lettered_at_ms, now_ms),
+            suspect: row.timestamp_suspect,
+            size: format::bytes(row.size),
+        }
+    }
+}
+
+/// A page of messages with the ways to the others.
+#[derive(Debug, Clone)]
+pub struct MessageTable {
+    pub lines: Vec<MessageLine>,
+    pub with_topic: bool,
+    /// To the newest, unless this is it.
+    pub newest: Option<String>,
+    pub older: Option<String>,
+    /// To the same list without filters, when there are any.
+    pub clear: Option<String>,
+    /// What would fill the list, shown when it is empty without a filter.
+    pub would_fill: &'static str,
+}
+
+impl MessageTable {
+    /// `path` is the page it stands on, `query` its query string, `filters` the parameters that narrow the list.
+    pub fn of(page: &MessagePage, now_ms: i64, path: &str, query: &Query, filters: &[&str]) -> MessageTable {
+        let link = |query: String| format!("{path}{query}#messages");
+        MessageTable {
+            lines: page.items.iter().map(|row| MessageLine::of(row, now_ms)).collect(),
+            with_topic: false,
+            newest: query.any(&["after"]).then(|| link(query.link("after", None))),
+            older: page.next.map(|next| link(query.link("after", Some(&next.to_string())))),
+            clear: query.any(filters).then(|| link(String::new())),
+            would_fill: "Messages appear here as soon as something is dead-lettered.",
+        }
+    }
+}
+
+/// A failure group in a list.
+#[derive(Debug, Clone)]
+pub struct GroupLine {
+    pub id: i64,
+    pub open: format::Number,
+    pub total: String,
+    pub text: String,
+    pub exception: Option<String>,
+    pub class: &'static str,
+    pub consumer_group: Option<String>,
+    pub first: Option<When>,
+    pub last: Option<When>,
+}
+
+impl GroupLine {
+    pub fn of(group: &Group, now_ms: i64) -> GroupLine {
+        GroupLine {
+            id: group.id,
+            open: format::Number::of(group.open),
+            total: format::exact(group.total),
+            text: group_title(group),
+            exception: group.exception_class.as_deref().map(|class| text::short_line(class, 120)),
+            class: kind(group.class),
+            consumer_group: group.consumer_group.as_deref().map(|name| text::short_line(name, 80)),
+            first: group.first_at_ms.map(|at| When::of(at, now_ms)),
+            last: group.last_at_ms.map(|at| When::of(at, now_ms)),
+        }
+    }
+}
+
+/// What a group is called: its text, else its exception.
+pub fn group_title(group: &Group) -> String {
+    match (group.normalised_text.trim(), group.exception_class.as_deref()) {
+        ("", Some(exception)) => text::short_line(exception, 160),
+        ("", None) => "The headers say nothing of the failure".to_owned(),
+        (said, _) => text::short_line(said, 200),
+    }
+}
+
+/// A choice of a filter form.
+#[derive(Debug, Clone)]
+pub struct Choice {
+    pub value: String,
+    pub label: String,
+    pub chosen: bool,
+}
+
+/// The choices of a filter: `words`, with the one in the query marked.
+pub fn choices<'a>(values: impl IntoIterator<Item = &'a str>, chosen: Option<&str>) -> Vec<Choice> {
+    let choice = |value: &str| Choice { value: value.to_owned(), label: words(value), chosen: chosen == Some(value) };
+    values.into_iter().map(choice).collect()
+}

@@ -1,0 +1,78 @@
+//! The one table: method, path, who may, handler. The router is built from it, and the permission test walks it.
+
+use axum::Router;
+use axum::middleware;
+use axum::routing::{MethodRouter, get, post};
+
+use super::pages::{access, dlq, group, message, messages, operations, overview};
+use super::{AppState, assets, frame, guard};
+use crate::api::{self, Failure};
+use crate::domain::access::Role;
+
+/// One route.
+pub struct Route {
+    pub method: &'static str,
+    pub path: &'static str,
+    /// The least role that may; None: anyone, signed in or not.
+    pub role: Option<Role>,
+    handler: fn() -> MethodRouter<AppState>,
+}
+
+const ANYONE: Option<Role> = None;
+const VIEWER: Option<Role> = Some(Role::Viewer);
+
+const fn route(method: &'static str, path: &'static str, role: Option<Role>, handler: fn() -> MethodRouter<AppState>) -> Route {
+    Route { method, path, role, handler }
+}
+
+/// Everything there is.
+pub const ROUTES: &[Route] = &[
+    route("GET", "/", VIEWER, || get(overview::page)),
+    route("GET", "/messages", VIEWER, || get(messages::page)),
+    route("GET", "/messages/{id}", VIEWER, || get(message::page)),
+    route("GET", "/messages/{id}/value", VIEWER, || get(message::value)),
+    route("GET", "/dlqs/{cluster}/{topic}", VIEWER, || get(dlq::page)),
+    route("GET", "/dlqs/{cluster}/{topic}/{partition}/{offset}", VIEWER, || get(message::permalink)),
+    route("GET", "/groups/{id}", VIEWER, || get(group::page)),
+    route("GET", "/api/v1/dlqs", VIEWER, || get(api::dlqs::list)),
+    route("GET", "/api/v1/dlqs/{cluster}/{topic}", VIEWER, || get(api::dlqs::one)),
+    route("GET", "/api/v1/messages", VIEWER, || get(api::messages::list)),
+    route("GET", "/api/v1/messages/{id}", VIEWER, || get(api::messages::one)),
+    route("GET", "/api/v1/groups/{id}", VIEWER, || get(api::groups::one)),
+    route("GET", "/metrics", VIEWER, || get(operations::metrics_on_main)),
+    route("GET", "/healthz", ANYONE, || get(operations::healthz)),
+    route("GET", "/readyz", ANYONE, || get(operations::readyz)),
+    route("GET", "/static/{file}", ANYONE, || get(assets::file)),
+    route("GET", "/sign-in", ANYONE, || get(access::sign_in_page)),
+    route("POST", "/sign-in", ANYONE, || post(access::sign_in)),
+    route("POST", "/sign-out", ANYONE, || post(access::sign_out)),
+    route("GET", "/setup", ANYONE, || get(access::setup_page)),
+    route("POST", "/setup", ANYONE, || post(access::setup)),
+];
+
+/// Pages, API and operations. Serve it with connect info (`into_make_service_with_connect_info::<SocketAddr>`), so that attempts to
+/// sign in are counted per client.
+pub fn router(state: AppState) -> Router {
+    let mut router = Router::new();
+    for route in ROUTES {
+        let mut handler = (route.handler)();
+        if let Some(role) = route.role {
+            handler = handler.route_layer(middleware::from_fn_with_state((state.clone(), role), guard::require));
+        }
+        router = router.route(route.path, handler);
+    }
+    let router = router
+        .fallback(|| async { Failure::of_status(axum::http::StatusCode::NOT_FOUND) })
+        .method_not_allowed_fallback(|| async { Failure::of_status(axum::http::StatusCode::METHOD_NOT_ALLOWED) })
+        .with_state(state.clone());
+    frame::around(router, &state)
+}
+
+/// `/metrics`, `/healthz` and `/readyz` without sign-in, for `server.metrics_listen`.
+pub fn metrics_router(state: AppState) -> Router {
+    let router = Router::new()
+        .route("/metrics", get(operations::metrics))
+        .route("/healthz", get(operations::healthz))
+        .route("/readyz", get(operations::readyz));
+    frame::outer(router.with_state(state))
+}

@@ -1,0 +1,127 @@
+//! What handlers share.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use axum::extract::FromRef;
+use metrics_exporter_prometheus::PrometheusHandle;
+use tower_http::csrf::CsrfLayer;
+
+use super::sign_in_limit::SignInLimit;
+use crate::domain::clock::Clock;
+use crate::domain::settings::DlqSettings;
+use crate::services::access::Access;
+use crate::services::health::Health;
+use crate::services::intake::ClusterStatus;
+use crate::services::messages::Messages;
+use crate::store::Store;
+
+/// What the configuration says that pages and API need.
+#[derive(Debug, Clone)]
+pub struct WebOptions {
+    /// Where browsers reach us, `scheme://host[:port]`. Its scheme decides whether cookies are `Secure`.
+    pub public_url: String,
+    /// No producer exists and nothing can be sent.
+    pub read_only: bool,
+    /// Per client address and name.
+    pub sign_in_attempts_per_minute: u32,
+    /// How long the session cookie lives, hours; the session itself ends by `Access`.
+    pub session_hours: i64,
+    /// `/metrics` on the main address, for signed-in users and tokens; false when it has an address of its own.
+    pub metrics_on_main: bool,
+    /// In the order of the configuration.
+    pub dlqs: Vec<DlqSettings>,
+    /// How often each cluster is sampled, ms.
+    pub sample_interval_ms: BTreeMap<String, i64>,
+}
+
+impl Default for WebOptions {
+    fn default() -> WebOptions {
+        WebOptions {
+            public_url: "http://127.0.0.1:8080".to_owned(),
+            read_only: false,
+            sign_in_attempts_per_minute: 10,
+            session_hours: 12,
+            metrics_on_main: true,
+            dlqs: Vec::new(),
+            sample_interval_ms: BTreeMap::new(),
+        }
+    }
+}
+
+/// `server.public_url` is no origin that a browser could send.
+#[derive(Debug, thiserror::Error)]
+#[error("server.public_url: {url:?} is not usable: {reason}; write it as https://lazaret.example.org, without a path")]
+pub struct PublicUrlError {
+    pub url: String,
+    pub reason: String,
+}
+
+/// Shared by all handlers; cheap to clone.
+#[derive(Debug, Clone)]
+pub struct AppState {
+    pub store: Store,
+    pub clock: Clock,
+    pub access: Access,
+    pub health: Health,
+    pub messages: Messages,
+    /// One for each configured cluster whose intake runs in this process.
+    pub clusters: Arc<[ClusterStatus]>,
+    pub metrics: Option<PrometheusHandle>,
+    pub options: Arc<WebOptions>,
+    pub(super) csrf: CsrfLayer,
+    pub(super) sign_ins: Arc<SignInLimit>,
+}
+
+impl AppState {
+    /// State without clusters and metrics; add those with [`AppState::with_clusters`] and [`AppState::with_metrics`].
+    ///
+    /// # Errors
+    /// `public_url` is no origin.
+    pub fn new(store: Store, access: Access, clock: Clock, options: WebOptions) -> Result<AppState, PublicUrlError> {
+        let origin = options.public_url.trim_end_matches('/').to_owned();
+        let csrf = CsrfLayer::new()
+            .add_trusted_origin(&origin)
+            .map_err(|error| PublicUrlError { url: options.public_url.clone(), reason: error.to_string() })?;
+        let dlqs: Arc<[DlqSettings]> = options.dlqs.clone().into();
+        let health = Health {
+            store: store.clone(),
+            clock: clock.clone(),
+            dlqs: Arc::clone(&dlqs),
+            sample_interval_ms: Arc::new(options.sample_interval_ms.clone()),
+        };
+        let messages = Messages { store: store.clone(), dlqs };
+        let sign_ins = Arc::new(SignInLimit::new(options.sign_in_attempts_per_minute));
+        let options = Arc::new(WebOptions { public_url: origin, ..options });
+        Ok(AppState { store, clock, access, health, messages, clusters: Arc::new([]), metrics: None, options, csrf, sign_ins })
+    }
+
+    /// The clusters whose intake runs here.
+    pub fn with_clusters(mut self, clusters: impl IntoIterator<Item = ClusterStatus>) -> AppState {
+        self.clusters = clusters.into_iter().collect();
+        self
+    }
+
+    /// The recorder that `/metrics` renders.
+    pub fn with_metrics(mut self, metrics: PrometheusHandle) -> AppState {
+        self.metrics = Some(metrics);
+        self
+    }
+
+    /// Whether browsers reach us over TLS.
+    pub(super) fn is_https(&self) -> bool {
+        self.options.public_url.starts_with("https://")
+    }
+}
+
+impl FromRef<AppState> for Health {
+    fn from_ref(state: &AppState) -> Health {
+        state.health.clone()
+    }
+}
+
+impl FromRef<AppState> for Messages {
+    fn from_ref(state: &AppState) -> Messages {
+        state.messages.clone()
+    }
+}

@@ -1,0 +1,138 @@
+//! Hostile records on every page: nothing runs, nothing deceives, nothing is too long.
+
+use std::collections::BTreeSet;
+
+use lazaret::domain::record::{Header, Record};
+use scraper::Html;
+use serde_json::Value;
+
+use super::house::{House, NOW_MS, attributes, record, text_of};
+use crate::on_both_stores;
+
+/// The records of `CASES.md`, offsets in order.
+pub fn fixtures(topic: &str) -> Vec<Record> {
+    let lines = include_str!("../../fixtures/records.jsonl").lines().filter(|line| !line.trim().is_empty());
+    lines.enumerate().map(|(offset, line)| fixture(topic, offset as i64, &serde_json::from_str(line).expect("a fixture"))).collect()
+}
+
+fn fixture(topic: &str, offset: i64, case: &Value) -> Record {
+    let headers = case["headers"].as_array().expect("headers").iter();
+    let headers = headers.map(|header| Header { name: header[0].as_str().expect("a name").into(), value: bytes(&header[1]) }).collect();
+    let timestamp_ms = case["timestamp_ms"].as_i64().filter(|ms| *ms >= 0);
+    Record { topic: topic.to_owned(), partition: 0, offset, timestamp_ms, key: bytes(&case["key"]), value: bytes(&case["value"]), headers }
+}
+
+fn bytes(value: &Value) -> Option<Vec<u8>> {
+    if let Some(text) = value["utf8"].as_str() {
+        return Some(text.as_bytes().to_vec());
+    }
+    let hex = value["hex"].as_str()?;
+    Some((0..hex.len()).step_by(2).map(|at| u8::from_str_radix(&hex[at..at + 2], 16).expect("hex")).collect())
+}
+
+const OVERRIDE: &str = "invoice\u{202e}gpj.exe\u{200b}\u{2066}";
+
+/// What a person who means harm would send.
+pub fn hostile(topic: &str, from: i64) -> Vec<Record> {
+    let nasty = "\"><script>alert(1)</script><img src=x onerror=alert(2)><b style=position:fixed>&lt;";
+    let mut everywhere = record(topic, from, NOW_MS, nasty, nasty);
+    everywhere.key = Some(nasty.as_bytes().to_vec());
+    everywhere.headers.push(Header { name: nasty.into(), value: Some(nasty.into()) });
+    everywhere.headers[4].value = Some(nasty.into());
+    everywhere.headers[0].value = Some(nasty.into());
+    everywhere.headers[3].value = Some(nasty.into());
+    let mut turned = record(topic, from + 1, NOW_MS, OVERRIDE, OVERRIDE);
+    turned.key = Some(OVERRIDE.as_bytes().to_vec());
+    turned.headers.push(Header { name: OVERRIDE.into(), value: Some(OVERRIDE.into()) });
+    let line = format!("{{\"a\":\"{}\"}}", "x".repeat(1 << 20));
+    let mut long = record(topic, from + 2, NOW_MS, &line, &line);
+    long.key = Some(line.clone().into_bytes());
+    long.headers.push(Header { name: "long".into(), value: Some(line.into_bytes()) });
+    let mut nul = record(topic, from + 3, NOW_MS, "a\0b\x1b[31mc\r\nd", "a\0b\x1b[31mc");
+    nul.key = Some(b"a\0b".to_vec());
+    nul.headers.push(Header { name: vec![0xff, 0, b'<'], value: Some(vec![0xff, 0, b'<']) });
+    vec![everywhere, turned, long, nul]
+}
+
+fn assert_inert(path: &str, text: &str) {
+    let page = Html::parse_document(text);
+    let known: BTreeSet<&str> = "html head meta title link body a header svg path circle nav form input span button main h1 h2 p ul li \
+        div b select option table thead tr th tbody td time pre details summary section aside dl dt dd code progress br label"
+        .split_whitespace()
+        .collect();
+    for element in page.tree.values().filter_map(|node| node.as_element()) {
+        assert!(known.contains(element.name()), "{path}: <{}>", element.name());
+        for (name, value) in element.attrs() {
+            assert!(!name.starts_with("on") && name != "style" && name != "srcdoc", "{path}: {name}={value:?}");
+            assert!(!matches!(name, "href" | "action") || value.starts_with('/') || value.starts_with('#'), "{path}: {name}={value:?}");
+        }
+    }
+    for deceit in ['\0', '\u{1b}', '\u{202e}', '\u{200b}', '\u{2066}', '\u{feff}'] {
+        assert!(!text.contains(deceit), "{path}: U+{:04X}", deceit as u32);
+    }
+    assert!(text.len() < 400_000, "{path}: {} bytes", text.len());
+}
+
+on_both_stores! {
+    async fn hostile_records_are_inert_on_every_page(store: Store) {
+        let house = House::new(store).await;
+        let mut records = fixtures("x.DLQ");
+        let from = records.len() as i64;
+        records.extend(hostile("x.DLQ", from));
+        let count = records.len();
+        let dlq = house.take_in("x.DLQ", records).await;
+        house.sample(&dlq, 0, Some("<script>alert(1)</script>\u{202e}")).await;
+        let items = house.json("/api/v1/messages?limit=500").await["items"].clone();
+        let items = items.as_array().expect("items");
+        assert_eq!(items.len(), count, "every one is kept");
+        let mut paths: BTreeSet<String> = ["/", "/messages", "/dlqs/main/x.DLQ", "/?q=%22%3E%3Cscript%3Ealert(1)%3C%2Fscript%3E%E2%80%AE", "/messages?q=%3Cscript%3E%E2%80%AE&key=%3Cscript%3E"].map(str::to_owned).into();
+        for item in items {
+            let id = item["id"].as_i64().expect("an id");
+            paths.extend([format!("/messages/{id}"), format!("/messages/{id}?view=hex"), format!("/messages/{id}?view=text"), format!("/groups/{}", item["group"])]);
+        }
+        for path in paths {
+            let answer = house.get(&path).await;
+            assert_eq!(answer.status, 200, "{path}");
+            assert!(answer.header("content-security-policy").starts_with("default-src 'none'; script-src 'self'; style-src 'self'"));
+            assert_inert(&path, &answer.text());
+        }
+        let at = |offset: i64| items.iter().find(|item| item["offset"] == offset).expect("the message")["id"].as_i64().expect("an id");
+        let page = house.page(&format!("/messages/{}", at(from + 1))).await;
+        assert_eq!(text_of(&page, "pre.value"), "invoice⟨U+202E⟩gpj.exe⟨U+200B⟩⟨U+2066⟩");
+        let page = house.page(&format!("/messages/{}?view=text", at(from + 3))).await;
+        assert_eq!(text_of(&page, "pre.value"), "a␀b␛[31mc d");
+        let page = house.page(&format!("/messages/{}", at(from + 2))).await;
+        assert!(text_of(&page, "#value").contains("Cut: the first 65,536 of 1,048,584 bytes are shown."));
+        assert_eq!(attributes(&page, "#value a[download]", "href"), [format!("/messages/{}/value", at(from + 2))]);
+        let page = house.page(&format!("/messages/{}", at(from))).await;
+        assert!(text_of(&page, "h1").contains("<script>alert(1)</script>"), "shown as the text it is");
+    }
+}
+
+on_both_stores! {
+    async fn hostile_queries_and_paths_are_inert_in_error_pages(store: Store) {
+        let house = House::new(store).await;
+        for path in [
+            "/%3Cscript%3Ealert(1)%3C/script%3E",
+            "/?%3Cscript%3E=1",
+            "/dlqs/main/%3Cscript%3E%E2%80%AE",
+            "/dlqs/%ff/x",
+            "/dlqs/main/%00",
+            "/dlqs/main/%00/0/0",
+            "/api/v1/dlqs/%00/a",
+            "/messages/%3Cimg%20src=x%20onerror=alert(1)%3E",
+            "/messages/%00",
+            "/messages?topic=%00",
+            "/messages?state=%3Cscript%3E",
+        ] {
+            let answer = house.get(path).await;
+            assert!(answer.status.is_client_error(), "{path}: {}", answer.status);
+            assert_inert(path, &answer.text());
+        }
+        for form in ["name=%00&password=x", "name=%3Cscript%3E%E2%80%AE&password=%00"] {
+            let answer = house.post("/sign-in", form, "").await;
+            assert_eq!(answer.status, 422, "{form}");
+            assert_inert(form, &answer.text());
+        }
+    }
+}
