@@ -85,11 +85,11 @@ async fn speed(bootstrap: &str, server: &str) -> bool {
     let (mut first, mut copied, mut last_id) = (Vec::new(), Vec::new(), 0);
     for round in 1..=ROUNDS as i64 {
         broker.produce(&topic, (round - 1) * PER_ROUND, PER_ROUND);
-        postgres::settle(&source.pool).await;
+        databases.settle().await;
         first.push(take_in(bootstrap, &topic, &ours, round * PER_ROUND).await);
         let rows = postgres::encode(&source.pool, last_id, PER_ROUND, LIMITS.records as i64).await;
         last_id = sqlx::query_scalar("SELECT MAX(id) FROM messages").fetch_one(&source.pool).await.unwrap();
-        postgres::settle(&target.pool).await;
+        databases.settle().await;
         copied.push(postgres::copy(&target.pool, &rows).await);
     }
     let all = ROUNDS as i64 * PER_ROUND;
@@ -100,7 +100,7 @@ async fn speed(bootstrap: &str, server: &str) -> bool {
     let mut again = Vec::new();
     for _ in 0..3 {
         sqlx::query("UPDATE positions SET next_offset = 0").execute(&source.pool).await.unwrap();
-        postgres::settle(&source.pool).await;
+        databases.settle().await;
         again.push(take_in(bootstrap, &topic, &ours, all).await);
     }
     assert_eq!(sqlx::query_scalar::<_, i64>(count).fetch_one(&source.pool).await.unwrap(), all, "reading again stores nothing");

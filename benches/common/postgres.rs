@@ -35,6 +35,11 @@ impl Databases {
         url
     }
 
+    /// Writes out what was left behind, so that no side pays for the other. On our own connection: a store's have a time limit.
+    pub async fn settle(&mut self) {
+        sqlx::query("CHECKPOINT").execute(&mut self.admin).await.unwrap();
+    }
+
     pub async fn drop_all(mut self) {
         for name in self.names {
             sqlx::query(AssertSqlSafe(format!("DROP DATABASE {name} WITH (FORCE)"))).execute(&mut self.admin).await.unwrap();
@@ -78,9 +83,4 @@ pub async fn copy(target: &PgPool, batches: &[Batch]) -> Duration {
         tx.commit().await.unwrap();
     }
     clock.monotonic() - started
-}
-
-/// Writes out what was left behind, so that no side pays for the other.
-pub async fn settle(pool: &PgPool) {
-    sqlx::query("CHECKPOINT").execute(pool).await.unwrap();
 }
