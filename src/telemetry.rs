@@ -56,6 +56,7 @@ const COUNTERS: &[(&str, &str)] = &[
     ("lazaret_intake_incarnations_total", "Topics found deleted and created again"),
     ("lazaret_discovery_failures_total", "Topic listings that failed"),
     ("lazaret_sample_failures_total", "Samples of a DLQ that failed"),
+    ("lazaret_counter_drifts_total", "Counters found to differ from the rows they count"),
     ("lazaret_job_restarts_total", "Jobs that ended or panicked and were started again"),
 ];
 
@@ -156,6 +157,12 @@ pub fn consumer_error(cluster: &str, error: &str) {
 pub fn sample_failed(cluster: &str, topic: &str, error: &str) {
     tracing::warn!(cluster, topic, error, "DLQ could not be sampled: its health is unknown");
     counter!("lazaret_sample_failures_total", "cluster" => cluster.to_owned(), "topic" => topic.to_owned()).increment(1);
+}
+
+/// A counter differs from the rows it counts.
+pub fn counter_drift(cluster: &str, topic: &str, name: &str, counted: i64, actual: i64) {
+    tracing::error!(cluster, topic, name, counted, actual, "a counter differs from what it counts");
+    counter!("lazaret_counter_drifts_total", "cluster" => cluster.to_owned(), "topic" => topic.to_owned()).increment(1);
 }
 
 /// A job did what it is for.
