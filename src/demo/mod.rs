@@ -107,7 +107,7 @@ impl Demo {
         Ok(Demo {
             database_url: folder.database_url(),
             cluster: cluster_settings(broker.bootstrap_servers()),
-            dlqs: pipelines::settings(CLUSTER),
+            dlqs: dlq_settings(),
             class_rules: class_rules(),
             sign_ins: sign_ins(options.loopback_only)?,
             tokens: tokens(options.api_token)?,
@@ -189,13 +189,23 @@ fn cluster_settings(bootstrap_servers: &str) -> ClusterSettings {
     }
 }
 
-/// One configured rule beside the built-in ones, so that the pages show where it decided.
-fn class_rules() -> Vec<ClassRule> {
-    let names = regex::Regex::new("WalletUnavailable").ok();
-    names
-        .map(|exception| ClassRule { exception: Some(exception), message: None, header: None, class: FailureClass::Transient })
-        .into_iter()
-        .collect()
+/// What the shop's operators configured, one entry a DLQ.
+pub fn dlq_settings() -> Vec<DlqSettings> {
+    pipelines::settings(CLUSTER)
+}
+
+/// Exceptions of the shop's own, which no built-in rule can know. One is left out: pages also show what an unknown kind looks like.
+const CLASS_RULES: [(&str, FailureClass); 3] =
+    [("WalletUnavailable", FailureClass::Transient), ("UnknownSku", FailureClass::Business), ("TemplateMissing", FailureClass::Bug)];
+
+/// The configured rules beside the built-in ones.
+pub fn class_rules() -> Vec<ClassRule> {
+    let rule = |(exception, class)| {
+        // Plain words are always valid expressions.
+        let exception = regex::Regex::new(exception).ok()?;
+        Some(ClassRule { exception: Some(exception), message: None, header: None, class })
+    };
+    CLASS_RULES.into_iter().filter_map(rule).collect()
 }
 
 const ROLES: [(&str, Role); 4] =

@@ -18,7 +18,7 @@ const MINUTE: i64 = 60_000;
 const HOUR: i64 = 60 * MINUTE;
 const DAY: i64 = 24 * HOUR;
 
-/// How far back the history reaches.
+/// How far back the history reaches, in the DLQ that keeps its records longest: the wallet's.
 pub const HISTORY_DAYS: i64 = 28;
 /// Dead letters of the outage under way, all of distinct keys.
 pub const OUTAGE_MESSAGES: usize = 200;
@@ -143,15 +143,12 @@ impl Story {
     }
 
     fn ordinary_moments(&mut self, pipeline: &Pipeline, now_ms: i64) -> Vec<(i64, Option<usize>)> {
-        let start = now_ms - HISTORY_DAYS * DAY;
-        // The wallet's oldest is the oldest of all; the others begin a day later. Before the outage the wallet was quiet.
-        let (first, last) = match pipeline.topic == WALLET {
-            true => (start, now_ms - OUTAGE_MS - 10 * MINUTE),
-            false => (start + DAY, now_ms - 5_000),
-        };
+        let first = now_ms - pipeline.kept_days * DAY;
+        // Before the outage the wallet was quiet.
+        let last = if pipeline.topic == WALLET { now_ms - OUTAGE_MS - 10 * MINUTE } else { now_ms - 5_000 };
         let mut moments = Vec::new();
-        if pipeline.topic == WALLET {
-            moments.push((start, None));
+        if pipeline.per_day > 0.0 {
+            moments.push((first, None));
         }
         let mut hour = first;
         while hour < last && pipeline.per_day > 0.0 {

@@ -84,7 +84,7 @@ pub struct NewMessage {
     /// The dialect's name in DIALECTS terms, e.g. `spring_dlt`.
     pub dialect: String,
     pub class: FailureClass,
-    /// Which rule decided the class, in words: "built-in: java.net.SocketTimeoutException" or "class_rules[2]".
+    /// Which rule decided the class, in words: "built-in: SocketTimeoutException" or "class_rules[2]".
     pub class_reason: String,
     pub group: GroupIdentity,
     /// For display: cut to a few kB, never containing NUL.

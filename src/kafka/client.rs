@@ -344,7 +344,7 @@ mod tests {
     }
 
     fn refusal(properties: &[(&str, &str)]) -> String {
-        client_config(&cluster(properties), &[], &[]).err().expect("refused").to_string()
+        client_config(&cluster(properties), &[], &[]).expect_err("refused").to_string()
     }
 
     #[test]

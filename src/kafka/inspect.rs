@@ -62,7 +62,7 @@ pub struct Inspector {
     gone: Arc<AtomicBool>,
     /// librdkafka knows one reader of a partition per client.
     reading: Mutex<()>,
-    /// The cluster has a controller, which is asked for topic ids.
+    /// The cluster has a controller, which is asked for topic ids and configuration.
     controlled: AtomicBool,
     clock: Clock,
 }
@@ -138,8 +138,8 @@ impl Inspector {
         Ok(ids)
     }
 
-    /// Whether the controller is one of the brokers. The in-process broker names one that does not exist, and librdkafka would wait for
-    /// it until the time is over.
+    /// Whether the controller is one of the brokers. librdkafka sends admin requests to it; the in-process broker names one that does not
+    /// exist, and the request would wait for it until the time is over.
     fn is_controlled(&self, timeout: Duration) -> Result<bool, KafkaError> {
         if !self.controlled.load(Ordering::Relaxed) {
             let metadata = self.metadata(timeout)?;
@@ -208,6 +208,9 @@ impl Inspector {
     pub fn retention(&self, topics: &[String], timeout: Duration) -> BTreeMap<String, Retention> {
         let deadline = self.clock.monotonic() + timeout;
         let mut retention: BTreeMap<String, Retention> = topics.iter().map(|topic| (topic.clone(), Retention::Unknown)).collect();
+        if !self.is_controlled(self.left(deadline)).unwrap_or(false) {
+            return retention;
+        }
         for chunk in topics.chunks(CHUNK) {
             match self.answered(ffi::topic_configs(&self.consumer, chunk, self.left(deadline))) {
                 Ok(configs) => retention.extend(configs.into_iter().map(|(topic, config)| (topic, self.retention_of(config)))),

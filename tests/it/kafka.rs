@@ -145,7 +145,7 @@ impl Reading {
     fn assert_complete(&self, partition: &TopicPartition, from: i64, count: usize) {
         let offsets: Vec<i64> =
             self.records.iter().filter(|r| (&r.topic, r.partition) == (&partition.0, partition.1)).map(|r| r.offset).collect();
-        let expected: Vec<i64> = (from..from + i64::try_from(count).unwrap()).collect();
+        let expected: Vec<i64> = (from..from + i64::try_from(count).expect("few")).collect();
         assert!(offsets == expected, "{partition:?}: {} offsets, not {count} from {from} on in order", offsets.len());
     }
 }

@@ -103,7 +103,7 @@ on_real_kafka! {
         assert_eq!(look(&mut sampler, &rig, &topic).await.1.uncollected, Some(0));
         let producer = TestProducer::transactional(topics.bootstrap(), &topic);
         producer.begin();
-        producer.send_all(&topic, [NewRecord::value("in a transaction").to_partition(0)]);
+        producer.send_all(&topic, [NewRecord::value("in a transaction").on_partition(0)]);
         producer.commit();
         instance.until("the position is past the marker", async || rig.positions(&topic).await == [12]).await;
         assert_eq!(rig.count(&topic).await, 11);
@@ -128,7 +128,7 @@ on_real_kafka! {
         const HOUR: i64 = 3_600_000;
         let (rig, topics, topic) = real(store, "m8", &[("retention.ms", &HOUR.to_string())]).await;
         let old = rig.clock.now_ms() - HOUR + 600_000;
-        produce(topics.bootstrap(), &topic, vec![NewRecord::value("old").to_partition(0).at(old)]);
+        produce(topics.bootstrap(), &topic, vec![NewRecord::value("old").on_partition(0).at(old)]);
         rig.instance().discover().await;
         let mut sampler = sampler(&rig);
         let (run, before, _) = look(&mut sampler, &rig, &topic).await;

@@ -100,7 +100,7 @@ impl HeaderRule {
     }
 }
 
-/// The kind of failure and which rule said so, in words for a person: "class_rules[0]", "built-in: SocketTimeoutException".
+/// The kind of failure and which rule said so, in words for a person: "class_rules[0]", "built-in: SocketTimeoutException", "built-in: error text (timeout)".
 ///
 /// Configured rules come first, in their order. Of the built-in ones: Kafka Connect's stage; the cause's and the exception's class; the root cause
 /// in the stack trace; a class that the message begins with; what the message says; last, classes that say little by themselves.
@@ -121,12 +121,11 @@ fn built_in(reading: &Reading) -> Option<(FailureClass, String)> {
         let classes = [reading.cause_class.as_deref(), reading.exception_class.as_deref()];
         classes.into_iter().chain([reading.stacktrace.as_deref().and_then(root_exception), in_message]).flatten()
     };
-    let by = |(class, rule): (FailureClass, &str)| (class, format!("built-in: {rule}"));
-    named()
-        .find_map(builtin::by_exception)
-        .or_else(|| message.and_then(builtin::by_message))
-        .or_else(|| named().find_map(builtin::by_vague_exception))
-        .map(by)
+    let exception = |(class, name): (FailureClass, &str)| (class, format!("built-in: {name}"));
+    let text = |(class, about): (FailureClass, &str)| (class, format!("built-in: error text ({about})"));
+    (named().find_map(builtin::by_exception).map(exception))
+        .or_else(|| message.and_then(builtin::by_message).map(text))
+        .or_else(|| named().find_map(builtin::by_vague_exception).map(exception))
 }
 
 #[cfg(test)]
@@ -251,7 +250,7 @@ mod tests {
     #[test]
     fn a_text_says_more_than_a_vague_class() {
         let headers = [("exception-type", "System.InvalidOperationException"), ("exception-message", "connection refused")];
-        assert_eq!(classified(&[], &headers).0, FailureClass::Transient);
+        assert_eq!(classified(&[], &headers), (FailureClass::Transient, "built-in: error text (connection)".into()));
     }
 
     #[test]

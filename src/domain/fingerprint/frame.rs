@@ -85,6 +85,9 @@ fn file_of(place: &str) -> &str {
 
 /// Python: the innermost call stands last; with "raise .. from ..", the root cause's trace stands first.
 fn python(trace: &str) -> Option<String> {
+    if !trace.contains("File \"") {
+        return None;
+    }
     const DIRECT_CAUSE: &str = "The above exception was the direct cause of";
     let root = trace.split(DIRECT_CAUSE).next().unwrap_or(trace);
     let line = root.lines().rev().map(str::trim).find(|line| line.starts_with("File \"") && line.len() <= LINE_LIMIT)?;
@@ -95,6 +98,9 @@ fn python(trace: &str) -> Option<String> {
 
 /// Go: a line with the function, then an indented one with file and line. The runtime's own frames come first after a panic.
 fn go(trace: &str) -> Option<String> {
+    if !trace.contains(".go:") {
+        return None;
+    }
     let mut previous = "";
     for line in trace.lines() {
         let is_place = line.starts_with(['\t', ' ']) && line.contains(".go:");

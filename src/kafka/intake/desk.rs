@@ -24,6 +24,7 @@ const SEEK_AGAIN: Duration = Duration::from_millis(50);
 const LOOK_AROUND: Duration = Duration::from_secs(1);
 /// The same error is told again only after this time.
 const REPEAT: Duration = Duration::from_secs(60);
+
 /// What a partition is doing.
 #[derive(Debug)]
 pub(super) enum Flow {
@@ -211,7 +212,7 @@ impl Desk {
     }
 
     /// Whose position goes into this batch: of all that are read if there is a hint or it is time, else of those with records.
-    pub fn to_look_at(&mut self) -> Vec<TopicPartition> {
+    pub fn choose_partitions(&mut self) -> Vec<TopicPartition> {
         let now = self.clock.monotonic();
         let all = std::mem::take(&mut self.look_at_all) || now >= self.looked_at + LOOK_AROUND;
         if all {

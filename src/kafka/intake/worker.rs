@@ -280,7 +280,7 @@ impl Worker {
     }
 
     fn finish_batch(&mut self) {
-        let partitions = self.desk.to_look_at();
+        let partitions = self.desk.choose_partitions();
         let mut positions = list(partitions.iter().map(|partition| (partition, Offset::Invalid)));
         if !partitions.is_empty()
             && let Err(failure) = ffi::fill_positions(&self.consumer, &mut positions)

@@ -60,7 +60,6 @@ impl Piece {
 impl Intake {
     /// Takes a batch in, or keeps it in hand until that is possible.
     pub(super) async fn take(&mut self, batch: Batch) {
-        let topics: Vec<String> = batch.partitions.keys().map(|(topic, _)| topic.clone()).collect::<BTreeSet<_>>().into_iter().collect();
         let work: Vec<Work> = batch.partitions.into_iter().filter_map(|(partition, read)| self.work(partition, read)).collect();
         if work.is_empty() {
             return;
@@ -69,7 +68,8 @@ impl Intake {
         let (rules, now_ms) = (Arc::clone(&self.rules), self.clock.now_ms());
         let classified = tokio::task::spawn_blocking(move || work.into_iter().map(|work| work.done(&rules, now_ms)).collect::<Vec<_>>());
         // The ids are asked while the records are classified: both begin after the records were fetched, which is what counts.
-        let (classified, ids) = tokio::join!(classified, self.topic_ids(topics));
+        let topics: BTreeSet<String> = partitions.iter().map(|(topic, _)| topic.clone()).collect();
+        let (classified, ids) = tokio::join!(classified, self.ids_to_prove(topics));
         let mut piece = Piece::default();
         match classified {
             Ok(done) => (piece.sources, piece.batches) = done.into_iter().unzip(),
@@ -111,6 +111,13 @@ impl Intake {
             messages: Vec::new(),
         };
         Some(Work { partition, generation: read.generation, settings, records: read.records, batch })
+    }
+
+    /// The present ids of those topics whose id we know.
+    async fn ids_to_prove(&self, topics: BTreeSet<String>) -> Result<BTreeMap<String, Option<String>>, IntakeError> {
+        let known = |name: &String| self.topics.get(name).is_some_and(|topic| topic.dlq.topic_id.is_some());
+        let topics: Vec<String> = topics.into_iter().filter(known).collect();
+        if topics.is_empty() { Ok(BTreeMap::new()) } else { self.topic_ids(topics).await }
     }
 
     /// Throws away what belongs to another life of its topic. Ids only move forward, so an id that is still ours after the records
@@ -156,7 +163,7 @@ impl Intake {
     /// One transaction, repeated without what was claimed by others. An empty piece is stored trivially.
     async fn store_piece(&mut self, piece: &mut Piece) -> Result<(), IntakeError> {
         if !piece.proven {
-            let ids = self.topic_ids(piece.topics().into_iter().collect()).await?;
+            let ids = self.ids_to_prove(piece.topics()).await?;
             self.prove(piece, &ids);
         }
         loop {

@@ -16,7 +16,7 @@ use lazaret::store::messages::{MessageFilter, MessageRow};
 use crate::support::producer::{NewRecord, TestProducer};
 
 /// Longer than anything here takes on a busy machine; a condition that holds earlier ends the wait.
-pub const PATIENCE: Duration = Duration::from_secs(90);
+pub const PATIENCE: Duration = Duration::from_secs(60);
 
 /// What one test watches: topics that begin with `prefix`, a consumer group of its own, its database.
 #[derive(Clone)]
@@ -138,7 +138,7 @@ pub fn cluster(bootstrap: &str, group: &str) -> ClusterSettings {
 /// `n` small records for one partition, with values that tell them apart.
 pub fn records(n: usize, partition: i32, word: &str) -> Vec<NewRecord> {
     (0..n)
-        .map(|i| NewRecord::value(format!("{{\"payment_id\":\"{word}-{partition}-{i}\"}}")).key(format!("k{i}")).to_partition(partition))
+        .map(|i| NewRecord::value(format!("{{\"payment_id\":\"{word}-{partition}-{i}\"}}")).key(format!("k{i}")).on_partition(partition))
         .collect()
 }
 

@@ -10,7 +10,7 @@ use crate::support::producer::{NewRecord, TestProducer, Topics, until};
 use crate::support::unique;
 
 fn numbered(count: usize) -> impl Iterator<Item = NewRecord> {
-    (0..count).map(|n| NewRecord::value(format!("v{n}")).to_partition(0))
+    (0..count).map(|n| NewRecord::value(format!("v{n}")).on_partition(0))
 }
 
 // ------------------------------------------------------------------------------------------------- the in-process broker
@@ -20,7 +20,7 @@ async fn a_partition_delivers_nothing_until_told_where_to_start() {
     let broker = MockCluster::new(1).unwrap();
     broker.create_topic("dlq", 2, 1).unwrap();
     let producer = TestProducer::at(&broker.bootstrap_servers());
-    producer.send_all("dlq", (0..20).map(|n| NewRecord::value(format!("v{n}")).to_partition(n % 2)));
+    producer.send_all("dlq", (0..20).map(|n| NewRecord::value(format!("v{n}")).on_partition(n % 2)));
 
     let mut consumer = IntakeConsumer::start(&cluster(&broker.bootstrap_servers()), limits()).unwrap();
     consumer.command(IntakeCommand::Subscribe(vec!["dlq".into()]));
@@ -72,7 +72,7 @@ async fn a_new_start_voids_what_was_read_before() {
 async fn batches_keep_their_limits() {
     let broker = MockCluster::new(1).unwrap();
     broker.create_topic("dlq", 1, 1).unwrap();
-    TestProducer::at(&broker.bootstrap_servers()).send_all("dlq", (0..30).map(|_| NewRecord::value(vec![b'x'; 1000]).to_partition(0)));
+    TestProducer::at(&broker.bootstrap_servers()).send_all("dlq", (0..30).map(|_| NewRecord::value(vec![b'x'; 1000]).on_partition(0)));
     let by_count = BatchLimits { records: 7, bytes: usize::MAX, linger: Duration::from_secs(1) };
     let by_bytes = BatchLimits { records: usize::MAX, bytes: 5000, linger: Duration::from_secs(1) };
     for (limits, batches) in [(by_count, 5), (by_bytes, 6)] {
@@ -192,7 +192,7 @@ async fn a_full_queue_loses_and_doubles_nothing_and_keeps_the_membership() {
     let topic = unique("stall");
     topics.create(&topic, 2, &[]).await;
     let producer = TestProducer::at(topics.bootstrap());
-    producer.send_all(&topic, (0..COUNT).map(|n| NewRecord::value(format!("v{n}")).to_partition(i32::from(n % 2 == 1))));
+    producer.send_all(&topic, (0..COUNT).map(|n| NewRecord::value(format!("v{n}")).on_partition(i32::from(n % 2 == 1))));
 
     let quick = [("max.poll.interval.ms", "3000"), ("session.timeout.ms", "3000"), ("heartbeat.interval.ms", "500")];
     let quick = with(cluster(topics.bootstrap()), &quick);
@@ -221,7 +221,7 @@ async fn two_consumers_share_a_topic_and_hand_over() {
     topics.create(&topic, 4, &[]).await;
     let producer = TestProducer::at(topics.bootstrap());
     let send = |from: usize, to: usize| {
-        producer.send_all(&topic, (from..to).map(|n| NewRecord::value(format!("v{n}")).to_partition(i32::try_from(n % 4).unwrap())));
+        producer.send_all(&topic, (from..to).map(|n| NewRecord::value(format!("v{n}")).on_partition(i32::try_from(n % 4).unwrap())));
     };
     let group = cluster(topics.bootstrap());
     let mut one = Reading::of(&group, &[&topic]);
@@ -265,7 +265,7 @@ async fn new_partitions_and_new_topics_are_found_and_none_is_made() {
     let mut reading = Reading::of(&cluster(topics.bootstrap()), &[&topic, &later, &never]);
     reading.until("three partitions", |reading| reading.assigned.len() == 3).await;
     topics.grow(&topic, 6).await;
-    TestProducer::at(topics.bootstrap()).send_all(&topic, [NewRecord::value("in the new one").to_partition(5)]);
+    TestProducer::at(topics.bootstrap()).send_all(&topic, [NewRecord::value("in the new one").on_partition(5)]);
     reading.read(1).await;
     topics.create(&later, 1, &[]).await;
     TestProducer::at(topics.bootstrap()).send_all(&later, [NewRecord::value("in the new topic")]);

@@ -51,7 +51,7 @@ fn token(user: &str, seconds: i64) -> String {
 }
 
 async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
-    tokio::task::spawn_blocking(work).await.unwrap()
+    tokio::task::spawn_blocking(work).await.expect("no panic")
 }
 
 /// Lists and reads as that user.
@@ -183,8 +183,8 @@ async fn a_restricted_user_sees_what_it_may_and_is_told_the_rest() {
         let inspector = Inspector::connect(&settings).unwrap();
         let listed = inspector.topics(PATIENCE).unwrap();
         assert!(listed.iter().any(|info| info.name == seen) && !listed.iter().any(|info| info.name == unseen));
-        assert_eq!(inspector.retention(&[seen.clone()], PATIENCE)[&seen], Retention::NotPermitted);
-        assert!(matches!(inspector.topic_ids(&[unseen.clone()], PATIENCE), Err(KafkaError::NotPermitted { .. })));
+        assert_eq!(inspector.retention(std::slice::from_ref(&seen), PATIENCE)[&seen], Retention::NotPermitted);
+        assert!(matches!(inspector.topic_ids(std::slice::from_ref(&unseen), PATIENCE), Err(KafkaError::NotPermitted { .. })));
         assert!(inspector.record_at(&(seen.clone(), 0), 0, PATIENCE).unwrap().is_some());
         let ends = inspector.log_ends(&[(seen.clone(), 0), (unseen.clone(), 0)], PATIENCE);
         assert!(ends[&(seen.clone(), 0)].is_ok() && ends[&(unseen, 0)].is_err(), "{ends:?}");
@@ -211,7 +211,7 @@ async fn a_check_goes_step_by_step() {
     let topics = Topics::real();
     let topic = unique("allowed.check");
     topics.create(&topic, 2, &[]).await;
-    TestProducer::at(topics.bootstrap()).send_all(&topic, [NewRecord::value("v").to_partition(1)]);
+    TestProducer::at(topics.bootstrap()).send_all(&topic, [NewRecord::value("v").on_partition(1)]);
     let check = async |settings: ClusterSettings| {
         let names = vec![topic.clone(), "absent-for-ever".to_owned()];
         blocking(move || probe(&settings, &names, Duration::from_secs(5))).await

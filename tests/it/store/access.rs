@@ -1,1 +1,74 @@
-//! x
+//! Users, sessions and tokens.
+
+use super::*;
+use crate::on_both_stores;
+use lazaret::domain::access::{OwnerScope, Role};
+
+on_both_stores! {
+    async fn names_are_unique_without_regard_to_letter_case(store: Store) {
+        let owners = OwnerScope::Listed(vec!["payments".into(), "fraud".into()]);
+        let id = store.add_user("Änne", "$argon2id$1", Role::Operator, &owners, NOW).await.unwrap().unwrap();
+        for same in ["Änne", "änne", "ÄNNE"] {
+            assert_eq!(store.add_user(same, "x", Role::Admin, &OwnerScope::All, NOW).await.unwrap(), None);
+            let (user, hash) = store.user_by_name(same).await.unwrap().unwrap();
+            assert_eq!((user.id, user.name.as_str(), user.role, &user.owners), (id, "Änne", Role::Operator, &owners));
+            assert_eq!((user.disabled, user.created_at_ms, hash.as_str()), (false, NOW, "$argon2id$1"));
+        }
+        store.add_user("bob\0", "x", Role::Viewer, &OwnerScope::All, NOW).await.unwrap().unwrap();
+        store.add_user("Al", "x", Role::Admin, &OwnerScope::Listed(Vec::new()), NOW).await.unwrap().unwrap();
+        let names: Vec<String> = store.users().await.unwrap().into_iter().map(|user| user.name).collect();
+        assert_eq!(names, ["Al", "bob\u{2400}", "Änne"]);
+        assert_eq!(store.user_by_name("nobody").await.unwrap(), None);
+    }
+
+    async fn sessions_end_with_time_password_and_disabling(store: Store) {
+        let id = store.add_user("ana", "one", Role::Approver, &OwnerScope::All, NOW).await.unwrap().unwrap();
+        let other = store.add_user("bob", "one", Role::Viewer, &OwnerScope::All, NOW).await.unwrap().unwrap();
+        let user = async |token: &[u8], now| store.session_user(token, now).await.unwrap().map(|user| user.id);
+        store.add_session(b"t1", id, NOW, NOW + 100).await.unwrap();
+        store.add_session(b"t2", id, NOW, NOW + 200).await.unwrap();
+        store.add_session(b"t3", other, NOW, NOW + 100).await.unwrap();
+        assert_eq!((user(b"t1", NOW + 99).await, user(b"t1", NOW + 100).await, user(b"no", NOW).await), (Some(id), None, None));
+
+        store.end_session(b"t1").await.unwrap();
+        store.end_session(b"t1").await.unwrap();
+        assert_eq!((user(b"t1", NOW).await, user(b"t2", NOW).await), (None, Some(id)));
+
+        assert!(store.set_password("ANA", "two").await.unwrap());
+        assert_eq!((user(b"t2", NOW).await, user(b"t3", NOW).await), (None, Some(other)));
+        assert_eq!(store.user_by_name("ana").await.unwrap().unwrap().1, "two");
+        assert!(!store.set_password("nobody", "x").await.unwrap());
+
+        store.add_session(b"t4", id, NOW, NOW + 100).await.unwrap();
+        assert!(store.disable_user("Ana").await.unwrap());
+        store.add_session(b"t5", id, NOW, NOW + 100).await.unwrap();
+        assert_eq!((user(b"t4", NOW).await, user(b"t5", NOW).await), (None, None));
+        assert!(store.user_by_name("ana").await.unwrap().unwrap().0.disabled);
+        assert!(!store.disable_user("nobody").await.unwrap());
+
+        assert_eq!(store.sweep_sessions(NOW + 99).await.unwrap(), 0);
+        assert_eq!(store.sweep_sessions(NOW + 100).await.unwrap(), 2);
+        assert_eq!(user(b"t3", NOW).await, None);
+    }
+
+    async fn tokens_are_found_by_hash_until_revoked_or_expired(store: Store) {
+        let add = async |name: &str, hash: &[u8], expires| store.add_token(name, hash, Role::Operator, &OwnerScope::All, NOW, expires).await.unwrap();
+        let id = add("CI", b"h1", None).await.unwrap();
+        assert_eq!(add("ci", b"h2", None).await, None);
+        assert_eq!(add("other", b"h1", None).await, None);
+        let short = add("short", b"h3", Some(NOW + 10)).await.unwrap();
+        let found = async |hash: &[u8], now| store.token_by_hash(hash, now).await.unwrap().map(|token| token.id);
+        assert_eq!((found(b"h1", NOW).await, found(b"h2", NOW).await), (Some(id), None));
+        assert_eq!((found(b"h3", NOW + 9).await, found(b"h3", NOW + 10).await), (Some(short), None));
+
+        assert!(store.revoke_token("cI", NOW + 5).await.unwrap());
+        assert!(!store.revoke_token("ci", NOW + 6).await.unwrap());
+        assert_eq!(found(b"h1", NOW).await, None);
+        let again = add("ci", b"h1", None).await.unwrap();
+        assert_eq!(found(b"h1", NOW).await, Some(again));
+        let tokens = store.tokens().await.unwrap();
+        let listed: Vec<_> = tokens.iter().map(|token| (token.id, token.name.as_str(), token.revoked_at_ms, token.expires_at_ms)).collect();
+        assert_eq!(listed, [(again, "ci", None, None), (id, "CI", Some(NOW + 5), None), (short, "short", None, Some(NOW + 10))]);
+        assert_eq!((tokens[0].role, &tokens[0].owners, tokens[0].created_at_ms), (Role::Operator, &OwnerScope::All, NOW));
+    }
+}

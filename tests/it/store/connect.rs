@@ -1,1 +1,131 @@
-//! x
+//! Opening, migrating, locking, and what errors say.
+
+use super::*;
+use crate::on_both_stores;
+use crate::support::{postgres_url, sqlite};
+use lazaret::store::StoreError;
+
+on_both_stores! {
+    async fn migrations_run_once(store: Store) {
+        assert_eq!(store.migrate().await.unwrap(), 0);
+        store.ping().await.unwrap();
+        let version = store.version().await.unwrap();
+        let (name, number) = version.split_once(' ').unwrap();
+        assert!(matches!((name, &store), ("SQLite", Store::Sqlite(_)) | ("PostgreSQL", Store::Postgres(_))), "{version}");
+        assert!(number.split('.').count() >= 2 && number.split('.').all(|part| part.parse::<u32>().is_ok()), "{version}");
+    }
+
+    async fn a_transaction_counts_only_when_committed(store: Store) {
+        let insert = async |commit: bool, name: &'static str| {
+            let sql = "INSERT INTO leases (name, holder, epoch, renewal) VALUES ($1, 'h', 1, 1)";
+            let mut tx = store.begin().await.unwrap();
+            match &mut tx {
+                lazaret::store::Tx::Postgres(tx) => drop(sqlx::query(sql).bind(name).execute(&mut **tx).await.unwrap()),
+                lazaret::store::Tx::Sqlite(tx) => drop(sqlx::query(sql).bind(name).execute(&mut **tx).await.unwrap()),
+            }
+            if commit {
+                tx.commit().await.unwrap();
+            }
+        };
+        insert(false, "dropped").await;
+        insert(true, "kept").await;
+        assert_eq!(store.lease("dropped").await.unwrap(), None);
+        assert!(store.lease("kept").await.unwrap().is_some());
+    }
+}
+
+#[tokio::test]
+async fn sqlite_makes_its_folder_and_survives_reopening() {
+    let folder = tempfile::tempdir().unwrap();
+    let url = format!("sqlite://{}", folder.path().join("a/b/lazaret.db").display());
+    let store = Store::connect(&url).await.unwrap();
+    assert_eq!(store.migrate().await.unwrap(), 1);
+    let mut feed = Feed::open(&store, "orders.DLQ", 0).await;
+    feed.take_in(&store, vec![message(0, 0)]).await;
+    drop(store);
+    let store = Store::connect(&url).await.unwrap();
+    assert_eq!(store.migrate().await.unwrap(), 0);
+    assert_eq!(all(&store, &MessageFilter::default()).await.len(), 1);
+}
+
+#[tokio::test]
+async fn a_second_serve_on_the_same_sqlite_file_is_refused_with_a_sentence() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("lazaret.db");
+    let url = format!("sqlite://{}", path.display());
+    let first = Store::connect_exclusive(&url).await.unwrap();
+    let refusal = Store::connect_exclusive(&url).await.unwrap_err();
+    assert!(matches!(refusal, StoreError::InUse(_)));
+    assert!(refusal.to_string().contains(&path.display().to_string()) && refusal.to_string().contains("stop it first"), "{refusal}");
+    assert!(!refusal.is_transient());
+    // Commands beside it (`lazaret user add`) go on.
+    first.migrate().await.unwrap();
+    Store::connect(&url).await.unwrap().ping().await.unwrap();
+    let clone = first.clone();
+    drop(first);
+    assert!(Store::connect_exclusive(&url).await.is_err(), "a clone still holds it");
+    drop(clone);
+    Store::connect_exclusive(&url).await.unwrap();
+}
+
+#[tokio::test]
+async fn sqlite_readers_cannot_write() {
+    let (store, _folder) = sqlite().await;
+    let Store::Sqlite(database) = &store else { panic!("SQLite was asked for") };
+    assert!(sqlx::query("DELETE FROM messages").execute(&database.readers).await.is_err());
+    let (mode, sync, keys): (String, i64, i64) = (
+        sqlx::query_scalar("PRAGMA journal_mode").fetch_one(&database.writer).await.unwrap(),
+        sqlx::query_scalar("PRAGMA synchronous").fetch_one(&database.writer).await.unwrap(),
+        sqlx::query_scalar("PRAGMA foreign_keys").fetch_one(&database.writer).await.unwrap(),
+    );
+    assert_eq!((mode.as_str(), sync, keys), ("wal", 2, 1));
+}
+
+#[tokio::test]
+async fn an_absent_server_is_transient_and_a_wrong_file_is_not() {
+    // A port that was free a moment ago.
+    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let refused = Store::connect(&format!("postgres://u:hunter2@127.0.0.1:{port}/d")).await.unwrap_err();
+    assert!(refused.is_transient(), "{refused:?}");
+    assert!(!format!("{refused} {refused:?}").contains("hunter2"), "{refused:?}");
+
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("not-a-database");
+    std::fs::write(&path, [7; 4_096]).unwrap();
+    let wrong = Store::connect(&format!("sqlite://{}", path.display())).await.unwrap_err();
+    assert!(!wrong.is_transient(), "{wrong:?}");
+    let no_folder = Store::connect(&format!("sqlite://{}/below/it.db", path.display())).await.unwrap_err();
+    assert!(no_folder.to_string().contains("not-a-database"), "{no_folder}");
+}
+
+#[tokio::test]
+async fn a_busy_sqlite_writer_is_transient() {
+    let (store, folder) = sqlite().await;
+    let _held = store.begin().await.unwrap();
+    // Another process, as SQLite sees it, that will not wait.
+    let url = format!("sqlite://{}", folder.path().join("test.db").display());
+    let options: sqlx::sqlite::SqliteConnectOptions = url.parse().unwrap();
+    let mut other = sqlx::ConnectOptions::connect(&options.busy_timeout(std::time::Duration::ZERO)).await.unwrap();
+    let busy = sqlx::query("DELETE FROM messages").execute(&mut other).await.unwrap_err();
+    assert!(StoreError::from(busy).is_transient());
+}
+
+#[tokio::test]
+#[ignore = "needs a real PostgreSQL: run tests/run"]
+async fn postgres_errors_are_judged_by_their_state() {
+    let url = postgres_url().await;
+    let (head, tail) = url.rsplit_once('@').unwrap();
+    let (scheme_and_user, _) = head.rsplit_once(':').unwrap();
+    let refused = Store::connect(&format!("{scheme_and_user}:hunter2@{tail}")).await.unwrap_err();
+    assert!(!refused.is_transient(), "{refused:?}");
+    assert!(!format!("{refused} {refused:?}").contains("hunter2"));
+    let store = Store::connect(&url).await.unwrap();
+    let Store::Postgres(database) = &store else { panic!("PostgreSQL was asked for") };
+    let fails = async |sql: &'static str| StoreError::from(sqlx::query(sql).execute(&database.pool).await.unwrap_err());
+    assert!(!fails("SELECT 1 / 0").await.is_transient());
+    assert!(!fails("SELECT * FROM messages").await.is_transient());
+    assert!(fails("SELECT pg_terminate_backend(pg_backend_pid())").await.is_transient());
+    store.ping().await.unwrap();
+    let limits = sqlx::query_scalar::<_, String>("SHOW statement_timeout").fetch_one(&database.pool).await.unwrap();
+    assert_eq!(limits, "30s");
+}

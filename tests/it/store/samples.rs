@@ -1,1 +1,115 @@
-//! x
+//! Samples: what was seen, and that something could not be seen.
+
+use super::*;
+use crate::on_both_stores;
+use lazaret::store::samples::{PartitionSample, Sample};
+
+const HOUR: i64 = 3_600_000;
+
+fn seen(dlq_id: i64, at_ms: i64, uncollected: i64) -> Sample {
+    Sample {
+        dlq_id,
+        at_ms,
+        uncollected: Some(uncollected),
+        depth: Some(uncollected + 1),
+        at_risk_state: "at_risk".into(),
+        at_risk_left_ms: Some(HOUR),
+        error: None,
+    }
+}
+
+fn unseen(dlq_id: i64, at_ms: i64) -> Sample {
+    Sample {
+        dlq_id,
+        at_ms,
+        uncollected: None,
+        depth: None,
+        at_risk_state: "unknown".into(),
+        at_risk_left_ms: None,
+        error: Some("broker 2 timed out".into()),
+    }
+}
+
+async fn dlq(store: &Store, topic: &str) -> i64 {
+    store.ensure_dlq("main", topic, None, None, NOW).await.expect("a DLQ").0.id
+}
+
+on_both_stores! {
+    async fn the_newest_look_and_the_newest_that_succeeded(store: Store) {
+        let (a, b, c) = (dlq(&store, "a").await, dlq(&store, "b").await, dlq(&store, "c").await);
+        dlq(&store, "never sampled").await;
+        store.save_samples(&[seen(a, NOW, 1), seen(b, NOW, 2)], &[]).await.unwrap();
+        store.save_samples(&[seen(a, NOW + 1, 3), unseen(b, NOW + 1), unseen(c, NOW + 1)], &[]).await.unwrap();
+        let expected = [
+            (seen(a, NOW + 1, 3), Some(seen(a, NOW + 1, 3))),
+            (unseen(b, NOW + 1), Some(seen(b, NOW, 2))),
+            (unseen(c, NOW + 1), None),
+        ];
+        assert_eq!(store.latest_samples().await.unwrap(), expected);
+        assert_eq!(store.samples(b, NOW, NOW + 2).await.unwrap(), [seen(b, NOW, 2), unseen(b, NOW + 1)]);
+        assert_eq!(store.samples(b, NOW, NOW + 1).await.unwrap(), [seen(b, NOW, 2)]);
+        // The same instant again replaces.
+        store.save_samples(&[seen(b, NOW + 1, 9)], &[]).await.unwrap();
+        assert_eq!(store.samples(b, NOW + 1, NOW + 2).await.unwrap(), [seen(b, NOW + 1, 9)]);
+    }
+
+    async fn partitions_keep_their_newest_look(store: Store) {
+        let a = dlq(&store, "a").await;
+        let look = |partition, at_ms, log_end: Option<i64>, error: Option<&str>| PartitionSample {
+            id: PartitionId { dlq_id: a, incarnation: 1, partition },
+            at_ms,
+            position: Some(5),
+            log_start: log_end.map(|_| 0),
+            log_end,
+            error: error.map(str::to_owned),
+        };
+        let bad = look(1, NOW, None, Some("not permitted\0"));
+        store.save_samples(&[], &[bad, look(0, NOW, Some(7), None)]).await.unwrap();
+        let stored = [look(0, NOW, Some(7), None), look(1, NOW, None, Some("not permitted\u{2400}"))];
+        assert_eq!(store.partition_samples(a).await.unwrap(), stored);
+        store.save_samples(&[], &[look(0, NOW + 1, Some(8), None)]).await.unwrap();
+        // A look that is older than what is there changes nothing.
+        store.save_samples(&[], &[look(0, NOW - 1, Some(1), None)]).await.unwrap();
+        assert_eq!(store.partition_samples(a).await.unwrap()[0].log_end, Some(8));
+        store.start_incarnation(a, 1, None, NOW).await.unwrap();
+        assert_eq!(store.partition_samples(a).await.unwrap(), []);
+    }
+
+    async fn old_samples_thin_out_to_one_an_hour(store: Store) {
+        let (a, b) = (dlq(&store, "a").await, dlq(&store, "b").await);
+        // Hour 0: two failures before two that succeeded. Hour 1: failures only. Hour 2 is younger than the limit.
+        let given = [unseen(a, NOW), seen(a, NOW + 1, 1), seen(a, NOW + 2, 2), unseen(a, NOW + 3), unseen(a, NOW + HOUR), unseen(a, NOW + HOUR + 1)];
+        let young = [seen(a, NOW + 2 * HOUR, 3), seen(a, NOW + 2 * HOUR + 1, 4)];
+        store.save_samples(&given, &[]).await.unwrap();
+        store.save_samples(&young, &[]).await.unwrap();
+        store.save_samples(&[seen(b, NOW, 1), seen(b, NOW + 1, 1)], &[]).await.unwrap();
+        let mut gone = 0;
+        loop {
+            let now = store.thin_samples(NOW + 2 * HOUR, 2).await.unwrap();
+            assert!(now <= 2);
+            gone += now;
+            if now == 0 {
+                break;
+            }
+        }
+        assert_eq!(gone, 5);
+        let [first, second] = young;
+        assert_eq!(store.samples(a, NOW, NOW + 9 * HOUR).await.unwrap(), [seen(a, NOW + 1, 1), unseen(a, NOW + HOUR), first, second]);
+        assert_eq!(store.samples(b, NOW, NOW + 9 * HOUR).await.unwrap(), [seen(b, NOW, 1)]);
+    }
+
+    async fn thousands_of_partitions_go_in_one_call(store: Store) {
+        let a = dlq(&store, "a").await;
+        let looks = (0..3_000).map(|partition| PartitionSample {
+            id: PartitionId { dlq_id: a, incarnation: 1, partition },
+            at_ms: NOW,
+            position: None,
+            log_start: Some(i64::from(partition)),
+            log_end: Some(i64::MAX),
+            error: None,
+        });
+        let looks: Vec<PartitionSample> = looks.collect();
+        store.save_samples(&[], &looks).await.unwrap();
+        assert_eq!(store.partition_samples(a).await.unwrap(), looks);
+    }
+}

@@ -144,7 +144,7 @@ impl NewRecord {
     pub fn value(value: impl Into<Vec<u8>>) -> NewRecord {
         NewRecord { value: Some(value.into()), ..NewRecord::default() }
     }
-    pub fn to_partition(self, partition: i32) -> NewRecord {
+    pub fn on_partition(self, partition: i32) -> NewRecord {
         NewRecord { partition: Some(partition), ..self }
     }
     pub fn key(self, key: impl Into<Vec<u8>>) -> NewRecord {
