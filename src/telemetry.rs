@@ -7,6 +7,7 @@
 //! number. [`render`] writes those families anew at each scrape, from what the store says now; what is unknown is absent.
 
 use std::fmt::Write as _;
+use std::io::IsTerminal as _;
 
 use metrics::{counter, describe_counter, describe_gauge, gauge};
 use metrics_exporter_prometheus::{BuildError, PrometheusBuilder, PrometheusHandle};
@@ -20,11 +21,12 @@ pub enum LogFormat {
     Json,
 }
 
-/// Sends log lines to standard error. `RUST_LOG` decides what is shown; without it, our own from `info`, libraries from `warn`.
-/// A second call changes nothing.
+/// Sends log lines to standard error, coloured on a terminal alone. `LAZARET_LOG` decides what is shown, in the form of `RUST_LOG`
+/// (`debug`, `lazaret=debug,sqlx=info`); without it, our own from `info`, libraries from `warn`. A second call changes nothing.
 pub fn install_logs(format: LogFormat) {
-    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("warn,lazaret=info"));
-    let lines = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    let filter = EnvFilter::try_from_env("LAZARET_LOG").unwrap_or_else(|_| EnvFilter::new("warn,lazaret=info"));
+    let colours = std::io::stderr().is_terminal();
+    let lines = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(colours);
     // The one error is "a subscriber is set already", which is what we want.
     let _ = match format {
         LogFormat::Human => lines.try_init(),
@@ -54,6 +56,7 @@ const COUNTERS: &[(&str, &str)] = &[
     ("lazaret_intake_incarnations_total", "Topics found deleted and created again"),
     ("lazaret_discovery_failures_total", "Topic listings that failed"),
     ("lazaret_sample_failures_total", "Samples of a DLQ that failed"),
+    ("lazaret_counter_drifts_total", "Counters found to differ from the rows they count"),
     ("lazaret_job_restarts_total", "Jobs that ended or panicked and were started again"),
 ];
 
@@ -154,6 +157,12 @@ pub fn consumer_error(cluster: &str, error: &str) {
 pub fn sample_failed(cluster: &str, topic: &str, error: &str) {
     tracing::warn!(cluster, topic, error, "DLQ could not be sampled: its health is unknown");
     counter!("lazaret_sample_failures_total", "cluster" => cluster.to_owned(), "topic" => topic.to_owned()).increment(1);
+}
+
+/// A counter differs from the rows it counts.
+pub fn counter_drift(cluster: &str, topic: &str, name: &str, counted: i64, actual: i64) {
+    tracing::error!(cluster, topic, name, counted, actual, "a counter differs from what it counts");
+    counter!("lazaret_counter_drifts_total", "cluster" => cluster.to_owned(), "topic" => topic.to_owned()).increment(1);
 }
 
 /// A job did what it is for.

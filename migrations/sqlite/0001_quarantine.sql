@@ -103,18 +103,19 @@ CREATE TABLE messages (
     reason              TEXT,
     follow_up           TEXT
 ) STRICT;
+-- Every index of SQLite ends in the row's id, which these lists are ordered by.
 -- Identity; also finds a message by its coordinates and the newest record of a partition.
 CREATE UNIQUE INDEX messages_coordinates ON messages (dlq_id, incarnation, partition, record_offset, rewrite);
 -- Lists by DLQ and state, newest first.
-CREATE INDEX messages_state ON messages (dlq_id, state, id);
+CREATE INDEX messages_state ON messages (dlq_id, state);
 -- The oldest open message, and lists by dead-lettered time.
-CREATE INDEX messages_time ON messages (dlq_id, state, dead_lettered_at_ms, id);
+CREATE INDEX messages_time ON messages (dlq_id, state, dead_lettered_at_ms);
 -- The oldest open event.
 CREATE INDEX messages_event ON messages (dlq_id, state, origin_at_ms) WHERE origin_at_ms IS NOT NULL;
 -- Lists by group, and by all that a group decides: class, and the search by prefix.
-CREATE INDEX messages_group ON messages (group_id, id);
-CREATE INDEX messages_key ON messages (key_hash, id) WHERE key_hash IS NOT NULL;
-CREATE INDEX messages_business ON messages (business_hash, id) WHERE business_hash IS NOT NULL;
+CREATE INDEX messages_group ON messages (group_id);
+CREATE INDEX messages_key ON messages (key_hash) WHERE key_hash IS NOT NULL;
+CREATE INDEX messages_business ON messages (business_hash) WHERE business_hash IS NOT NULL;
 
 -- Purged by deleting the row. Headers are packed (domain::record::pack_headers).
 CREATE TABLE bodies (

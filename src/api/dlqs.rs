@@ -209,10 +209,18 @@ pub async fn one(
     RawQuery(raw): RawQuery,
 ) -> Result<Json<DlqDetailItem>, Failure> {
     Query::parse(raw.as_deref(), &[])?;
+    if !names_could_be(&cluster, &topic) {
+        return Err(unknown_dlq(&cluster, &topic));
+    }
     match health.one(&cluster, &topic).await? {
         Some(detail) => Ok(Json(DlqDetailItem::from(&detail))),
         None => Err(unknown_dlq(&cluster, &topic)),
     }
+}
+
+/// Whether these may be names at all: PostgreSQL refuses to compare text with NUL, which no name has.
+pub fn names_could_be(cluster: &str, topic: &str) -> bool {
+    !cluster.contains('\0') && !topic.contains('\0')
 }
 
 /// 404 with a way on.

@@ -105,6 +105,8 @@ pub async fn start(settings: Settings, clock: Clock) -> Result<Running, AppError
     let metrics_address = metrics_listener.as_ref().map(|listener| local_address(listener, &settings.listen)).transpose()?;
     let url = settings.public_url.clone().unwrap_or_else(|| format!("http://{}", reachable(address)));
 
+    // A refused property stops the start before anything is opened or changed.
+    let inspectors = inspectors(&settings.clusters)?;
     let store = Store::connect_exclusive(settings.database_url.expose()).await?;
     store.migrate().await?;
     let access = Access::new(store.clone(), clock.clone(), settings.session_hours);
@@ -121,23 +123,25 @@ pub async fn start(settings: Settings, clock: Clock) -> Result<Running, AppError
         serve_http(&mut supervisor, "http:metrics", listener, web::metrics_router(state));
     }
     let setup_link = access.setup_token().await?.map(|token| format!("{url}/setup?token={token}"));
-    start_jobs(&mut supervisor, &settings, &store, &clock, &clusters)?;
+    start_jobs(&mut supervisor, &settings, &store, &clock, inspectors.into_iter().zip(&clusters))?;
     Ok(Running { address, metrics_address, url, setup_link, clusters, access, supervisor })
 }
 
-fn start_jobs(
+/// One client for look-ups in each cluster. Nothing is asked yet.
+fn inspectors(clusters: &[ClusterSettings]) -> Result<Vec<Arc<Inspector>>, KafkaError> {
+    clusters.iter().map(|cluster| Inspector::connect(cluster).map(Arc::new)).collect()
+}
+
+fn start_jobs<'a>(
     supervisor: &mut Supervisor,
     settings: &Settings,
     store: &Store,
     clock: &Clock,
-    clusters: &[ClusterStatus],
+    handles: impl Iterator<Item = (Arc<Inspector>, &'a ClusterStatus)>,
 ) -> Result<(), AppError> {
     let holder = holder(&settings.instance_name)?;
     let lease = settings.lease;
-    // All clients first: a refused property stops the start, not half of it.
-    let inspectors: Vec<Arc<Inspector>> =
-        settings.clusters.iter().map(|cluster| Inspector::connect(cluster).map(Arc::new)).collect::<Result<_, _>>()?;
-    for ((cluster, inspector), status) in settings.clusters.iter().zip(inspectors).zip(clusters) {
+    for (cluster, (inspector, status)) in settings.clusters.iter().zip(handles) {
         let dlqs: Vec<_> = settings.dlqs.iter().filter(|dlq| dlq.cluster == cluster.name).cloned().collect();
         IntakeJob {
             store: store.clone(),

@@ -29,7 +29,9 @@ pub fn entries(cluster: &str, suggestions: &[Suggestion]) -> String {
     let mut out = String::new();
     for suggestion in suggestions {
         let records = suggestion.records.map_or_else(|| "an unknown number of".to_owned(), |records| format!("about {records}"));
-        line(&mut out, format_args!("\n# {} partitions, {records} records; {}", suggestion.partitions, suggestion.why));
+        let partitions =
+            if suggestion.partitions == 1 { "1 partition".to_owned() } else { format!("{} partitions", suggestion.partitions) };
+        line(&mut out, format_args!("\n# {partitions}, {records} records; {}", suggestion.why));
         let (dialect, said) = dialect(&suggestion.sample);
         line(&mut out, format_args!("# {said}"));
         line(&mut out, format_args!("[[dlq]]\ncluster = {}\ntopics = [{}]", text(cluster), text(&suggestion.topic)));

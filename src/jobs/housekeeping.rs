@@ -1,10 +1,10 @@
-//! Small regular work on the database: fold counters, sweep sessions, thin samples.
+//! Small regular work on the database: fold and compare counters, sweep sessions, thin samples.
 
 use std::future::Future;
 use std::time::Duration;
 
 use super::Supervisor;
-use super::lease::Keeper;
+use super::turns::Turns;
 use crate::domain::clock::Clock;
 use crate::store::{Store, StoreError};
 use crate::telemetry;
@@ -14,14 +14,17 @@ const AT_ONCE: i64 = 5_000;
 const FOLD_EVERY: Duration = Duration::from_secs(1);
 const SWEEP_EVERY: Duration = Duration::from_secs(300);
 const THIN_EVERY: Duration = Duration::from_secs(600);
+/// A full count of each DLQ: rarely.
+const COMPARE_EVERY: Duration = Duration::from_secs(6 * 3_600);
 
 /// What housekeeping needs.
 #[derive(Clone)]
 pub struct Housekeeping {
     pub store: Store,
     pub clock: Clock,
-    /// This process, as leases name it.
+    /// This process, as leases name it; unique among all that use the database.
     pub holder: String,
+    /// How long a lease is held without renewal.
     pub lease: Duration,
     /// Samples older than this are thinned to one an hour.
     pub samples_fine: Duration,
@@ -35,9 +38,10 @@ impl Housekeeping {
             while store.fold_counters(AT_ONCE).await? >= AT_ONCE {}
             Ok(())
         });
+        self.every(supervisor, "compare-counters", COMPARE_EVERY, |store, _| compare_counters(store));
         self.every(supervisor, "sweep-sessions", SWEEP_EVERY, |store, now_ms| async move { store.sweep_sessions(now_ms).await.map(drop) });
         self.every(supervisor, "thin-samples", THIN_EVERY, move |store, now_ms| async move {
-            while store.thin_samples(now_ms.saturating_sub(fine_ms), AT_ONCE).await? >= AT_ONCE as u64 {}
+            while store.thin_samples(now_ms.saturating_sub(fine_ms), AT_ONCE).await? >= AT_ONCE.unsigned_abs() {}
             Ok(())
         });
     }
@@ -51,24 +55,23 @@ impl Housekeeping {
         supervisor.spawn(name, move |token| {
             let (this, work) = (this.clone(), work.clone());
             async move {
-                let mut keeper = Keeper::new(this.store.clone(), this.clock.clone(), name.to_owned(), this.holder.clone(), this.lease);
-                let mut next = this.clock.monotonic();
-                loop {
-                    if keeper.keep().await && this.clock.monotonic() >= next {
-                        next = this.clock.monotonic() + interval;
-                        match work(this.store.clone(), this.clock.now_ms()).await {
-                            Ok(()) => telemetry::progress(name, this.clock.now_ms()),
-                            Err(error) => telemetry::job_failed(name, &error.to_string()),
-                        }
-                    }
-                    let wait = keeper.due_in().min(next.saturating_sub(this.clock.monotonic()).max(Duration::from_millis(50)));
-                    tokio::select! {
-                        () = token.cancelled() => break,
-                        () = tokio::time::sleep(wait) => {}
-                    }
+                let mut turns = Turns::new(this.store.clone(), this.clock.clone(), name, &this.holder, this.lease, interval);
+                while turns.next(&token).await {
+                    let result = work(this.store.clone(), this.clock.now_ms()).await;
+                    turns.done(result);
                 }
-                keeper.release().await;
+                turns.end().await;
             }
         });
     }
+}
+
+/// Reports counters that differ from what they count. It repairs nothing: a difference is a fault to be found.
+async fn compare_counters(store: Store) -> Result<(), StoreError> {
+    for dlq in store.dlqs().await? {
+        for drift in store.check_counters(dlq.id).await? {
+            telemetry::counter_drift(&dlq.cluster, &dlq.topic, &drift.counter, drift.counted, drift.actual);
+        }
+    }
+    Ok(())
 }

@@ -5,8 +5,8 @@
 
 pub mod housekeeping;
 pub mod intake;
-pub mod lease;
 pub mod sampler;
 mod supervisor;
+mod turns;
 
 pub use supervisor::Supervisor;

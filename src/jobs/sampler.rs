@@ -6,13 +6,12 @@ use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
 use super::Supervisor;
-use super::lease::Keeper;
+use super::turns::Turns;
 use crate::domain::clock::Clock;
 use crate::domain::settings::{ClusterSettings, DlqSettings};
 use crate::kafka::inspect::Inspector;
 use crate::services::sampling::Sampler;
 use crate::store::Store;
-use crate::telemetry;
 
 /// What the sampler of a cluster needs.
 #[derive(Clone)]
@@ -22,8 +21,9 @@ pub struct SamplerJob {
     pub clock: Clock,
     pub cluster: ClusterSettings,
     pub dlqs: Vec<DlqSettings>,
-    /// This process, as leases name it.
+    /// This process, as leases name it; unique among all that use the database.
     pub holder: String,
+    /// How long a lease is held without renewal.
     pub lease: Duration,
 }
 
@@ -36,23 +36,12 @@ impl SamplerJob {
 
     async fn run(self, name: String, token: CancellationToken) {
         let interval = Duration::from_secs(self.cluster.sample_interval_s.max(1));
-        let mut keeper = Keeper::new(self.store.clone(), self.clock.clone(), name.clone(), self.holder.clone(), self.lease);
-        let mut sampler = Sampler::new(self.store, self.inspector, self.clock.clone(), &self.cluster, self.dlqs);
-        let mut next = self.clock.monotonic();
-        loop {
-            if keeper.keep().await && self.clock.monotonic() >= next {
-                next = self.clock.monotonic() + interval;
-                match sampler.tick().await {
-                    Ok(_) => telemetry::progress(&name, self.clock.now_ms()),
-                    Err(error) => telemetry::job_failed(&name, &error.to_string()),
-                }
-            }
-            let wait = keeper.due_in().min(next.saturating_sub(self.clock.monotonic()).max(Duration::from_millis(50)));
-            tokio::select! {
-                () = token.cancelled() => break,
-                () = tokio::time::sleep(wait) => {}
-            }
+        let mut turns = Turns::new(self.store.clone(), self.clock.clone(), &name, &self.holder, self.lease, interval);
+        let mut sampler = Sampler::new(self.store, self.inspector, self.clock, &self.cluster, self.dlqs);
+        while turns.next(&token).await {
+            let sampled = sampler.tick().await;
+            turns.done(sampled.map(drop));
         }
-        keeper.release().await;
+        turns.end().await;
     }
 }

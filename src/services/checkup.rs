@@ -149,6 +149,8 @@ fn configured_topics(subject: &str, topics: &TopicMatch, visible: &[String]) -> 
         TopicMatch::Pattern(pattern) => {
             let matched = visible.iter().filter(|topic| pattern.is_match(topic)).count();
             vec![match matched {
+                0 if visible.is_empty() => Step::new(subject, Outcome::Failed, "this user may see no topic at all")
+                    .remedy("Give this user Describe and Read: the lines below do"),
                 0 => Step::new(
                     subject,
                     Outcome::Warning,

@@ -6,7 +6,7 @@
 //!
 //! PostgreSQL would at times rather walk the primary key and filter, which reads the whole table for a rare state. So the leading column of
 //! the index is pinned by a comparison of rows, `(state, id) < (s, after)` with `state >= s`, and the order names it: only that index
-//! gives that order. SQLite plans the same text the same way. `tests/it/store/plans.rs` holds both to it.
+//! gives that order. SQLite can be told the index (`INDEXED BY`), and starts in the middle of its list only for a plain equality. `tests/it/store/plans.rs` holds both to it.
 
 use super::bulk::short_hash;
 use super::counters::ARRIVALS;
@@ -59,10 +59,8 @@ enum Driver {
     State,
     /// `messages_time`, all ids of the range, for each DLQ and state.
     Time,
-    /// `messages_group`.
+    /// `messages_group`, for each group that class, id and scope leave.
     Group,
-    /// `messages_group`, for each group of the class.
-    Class,
     /// `messages_key`.
     Key,
     /// `messages_business`, `messages_key` and `messages_group`, for each group that the prefix finds.
@@ -76,13 +74,32 @@ impl Driver {
         let choices = [
             (filter.key.is_some(), Driver::Key),
             (search(filter).is_some(), Driver::Search),
-            (filter.group_id.is_some(), Driver::Group),
-            (filter.class.is_some(), Driver::Class),
+            (filter.group_id.is_some() || filter.class.is_some(), Driver::Group),
             (by_time && !scope.walk_time_by_id, Driver::Time),
             (by_time || filter.state.is_some() || scope.narrowed, Driver::State),
         ];
         choices.into_iter().find(|(given, _)| *given).map_or(Driver::Id, |(_, driver)| driver)
     }
+}
+
+/// The conditions that a walk sees to by itself. They must not stand beside it again: an equality on the pinned column would undo the pinning.
+#[derive(Debug, Clone, Copy)]
+struct Covers {
+    dlq: bool,
+    state: bool,
+    /// Group and class.
+    group: bool,
+    key: bool,
+    search: bool,
+}
+
+impl Covers {
+    const NOTHING: Covers = Covers { dlq: false, state: false, group: false, key: false, search: false };
+    const STATE: Covers = Covers { dlq: true, state: true, ..Covers::NOTHING };
+    const GROUP: Covers = Covers { dlq: true, group: true, ..Covers::NOTHING };
+    const GROUP_AND_SEARCH: Covers = Covers { search: true, ..Covers::GROUP };
+    const KEY: Covers = Covers { key: true, ..Covers::NOTHING };
+    const SEARCH: Covers = Covers { search: true, ..Covers::NOTHING };
 }
 
 /// The search text, if there is one.
@@ -122,123 +139,120 @@ impl<'a, D: Dialect> PageQuery<'a, D> {
             Driver::Id => self.by_id(),
             Driver::State => self.by_state(),
             Driver::Time => self.by_time(),
-            Driver::Group => {
-                let group = self.long(self.filter.group_id.unwrap_or_default());
-                self.pinned("group_id", &group, Driver::Group)
-            }
-            Driver::Class => {
-                let groups = self.groups_of_class();
-                self.by_groups(&groups, Driver::Class)
-            }
-            Driver::Key => self.by_key(self.filter.key.as_deref().unwrap_or_default(), Driver::Key),
+            Driver::Group => self.by_groups(None),
+            Driver::Key => self.by_key(self.filter.key.as_deref().unwrap_or_default(), Covers::KEY),
             Driver::Search => self.by_search(search(self.filter).unwrap_or_default()),
         }
     }
 
     fn by_id(&mut self) -> String {
-        let rest = self.rest(Driver::Id);
+        let rest = self.rest(Covers::NOTHING);
         format!("SELECT m.id FROM messages m WHERE m.id < {}{rest} ORDER BY m.id DESC LIMIT {}", self.after, self.limit)
     }
 
     fn by_state(&mut self) -> String {
         let states = self.dlq_states();
-        let rest = self.rest(Driver::State);
+        let rest = self.rest(Covers::STATE);
         let (after, limit) = (&self.after, &self.limit);
         let walk = format!(
-            "SELECT m.id FROM messages m WHERE m.dlq_id = s.dlq_id AND m.state >= s.state AND (m.state, m.id) < (s.state, {after}){rest} \
-             ORDER BY m.state DESC, m.id DESC LIMIT {limit}"
+            "SELECT m.id FROM {} WHERE m.dlq_id = s.dlq_id AND {}{rest} ORDER BY m.state DESC, m.id DESC LIMIT {limit}",
+            messages::<D>("messages_state"),
+            pin::<D>("state", "s.state", after)
         );
         for_each::<D>(&states, &walk)
     }
 
     fn by_time(&mut self) -> String {
         let states = self.dlq_states();
-        let rest = self.rest(Driver::Time);
+        let rest = self.rest(Covers::STATE);
         let (after, limit) = (&self.after, &self.limit);
         // The `+ 0` keeps the planner from walking by id: this walk reads the range and keeps the newest ids of it.
         let walk = format!(
-            "SELECT m.id FROM messages m WHERE m.dlq_id = s.dlq_id AND m.state = s.state AND m.id < {after}{rest} \
-             ORDER BY m.id + 0 DESC LIMIT {limit}"
+            "SELECT m.id FROM {} WHERE m.dlq_id = s.dlq_id AND m.state = s.state AND m.id < {after}{rest} ORDER BY m.id + 0 DESC LIMIT {limit}",
+            messages::<D>("messages_time")
         );
         for_each::<D>(&states, &walk)
     }
 
-    fn by_groups(&mut self, groups: &str, driver: Driver) -> String {
-        let walk = self.pinned("group_id", "s.id", driver);
+    /// By the groups that `prefix`, class, id and scope leave. What a group decides for its messages (DLQ, class) is asked of the group.
+    fn by_groups(&mut self, prefix: Option<&str>) -> String {
+        let mut groups = match prefix {
+            Some(q) => self.groups_by_prefix(q),
+            None => "SELECT g.id FROM groups g WHERE true".to_owned(),
+        };
+        if let Some(id) = self.filter.group_id {
+            groups.push_str(&format!(" AND g.id = {}", self.long(id)));
+        }
+        if let Some(class) = self.filter.class {
+            groups.push_str(&format!(" AND g.class = {}", self.text(class.as_str())));
+        }
+        if self.scope.narrowed {
+            groups.push_str(&format!(" AND g.dlq_id {}", self.in_dlqs()));
+        }
+        let rest = self.rest(if prefix.is_some() { Covers::GROUP_AND_SEARCH } else { Covers::GROUP });
+        let walk = self.pinned("messages_group", "group_id", "s.id", &rest);
         for_each::<D>(&format!("({groups}) AS s"), &walk)
     }
 
     /// By the key's hash and then the key itself.
-    fn by_key(&mut self, key: &[u8], driver: Driver) -> String {
+    fn by_key(&mut self, key: &[u8], covers: Covers) -> String {
         let hash = self.long(short_hash(key));
-        let bytes = self.built.bind(Bind::Bytes(key.to_vec()));
-        self.pinned(&format!("record_key = {bytes} AND m.key_hash"), &hash, driver)
+        let exact = same("record_key", &self.built.bind(Bind::Bytes(key.to_vec())));
+        let rest = self.rest(covers);
+        self.pinned("messages_key", "key_hash", &hash, &format!("{exact}{rest}"))
+    }
+
+    fn by_business_key(&mut self, key: &str) -> String {
+        let hash = self.long(short_hash(text(key).as_bytes()));
+        let exact = same("business_key", &self.text(key));
+        let rest = self.rest(Covers::SEARCH);
+        self.pinned("messages_business", "business_hash", &hash, &format!("{exact}{rest}"))
     }
 
     fn by_search(&mut self, q: &str) -> String {
-        let by_record_key = self.by_key(q.as_bytes(), Driver::Search);
-        let hash = self.long(short_hash(text(q).as_bytes()));
-        let business_key = self.text(q);
-        let by_business_key = self.pinned(&format!("business_key = {business_key} AND m.business_hash"), &hash, Driver::Search);
-        let mut groups = self.groups_by_prefix(q);
-        if let Some(group) = self.filter.group_id {
-            let group = self.long(group);
-            groups.push_str(&format!(" AND g.id = {group}"));
-        }
-        let by_group = self.by_groups(&groups, Driver::Search);
-        let walks = [by_record_key, by_business_key, by_group].map(|walk| format!("SELECT id FROM ({walk}) w"));
-        walks.join(" UNION ")
+        let walks = [self.by_key(q.as_bytes(), Covers::SEARCH), self.by_business_key(q), self.by_groups(Some(q))];
+        walks.map(|walk| format!("SELECT id FROM ({walk}) w")).join(" UNION ")
     }
 
-    /// A walk down one value of an index's leading column. `column` may carry a condition before it.
-    fn pinned(&mut self, column: &str, value: &str, driver: Driver) -> String {
-        let rest = self.rest(driver);
+    /// A walk down one value of an index's leading column.
+    fn pinned(&self, index: &str, column: &str, value: &str, rest: &str) -> String {
         let (after, limit) = (&self.after, &self.limit);
-        let (condition, column) = match column.rsplit_once(" AND m.") {
-            Some((condition, column)) => (format!("m.{condition} AND "), column),
-            None => (String::new(), column),
-        };
         format!(
-            "SELECT m.id FROM messages m WHERE {condition}m.{column} >= {value} AND (m.{column}, m.id) < ({value}, {after}){rest} \
-             ORDER BY m.{column} DESC, m.id DESC LIMIT {limit}"
+            "SELECT m.id FROM {} WHERE {}{rest} ORDER BY m.{column} DESC, m.id DESC LIMIT {limit}",
+            messages::<D>(index),
+            pin::<D>(column, value, after)
         )
     }
 
-    /// The conditions that the driver does not see to by itself.
-    fn rest(&mut self, driver: Driver) -> String {
+    /// The conditions that the walk does not see to by itself.
+    fn rest(&mut self, covers: Covers) -> String {
         let filter = self.filter;
         let mut rest = String::new();
         let mut add = |condition: String| {
             rest.push_str(" AND ");
             rest.push_str(&condition);
         };
-        let by_state = matches!(driver, Driver::State | Driver::Time);
-        if self.scope.narrowed && !by_state {
-            let list = self.dlq_list();
-            add(format!("m.dlq_id IN {list}"));
+        if self.scope.narrowed && !covers.dlq {
+            add(format!("m.dlq_id {}", self.in_dlqs()));
         }
-        if let Some(state) = filter.state.filter(|_| !by_state) {
+        if let Some(state) = filter.state.filter(|_| !covers.state) {
             add(format!("m.state = {}", self.text(state.as_str())));
         }
-        if let Some(class) = filter.class {
+        if let Some(class) = filter.class.filter(|_| !covers.group) {
             add(format!("m.class = {}", self.text(class.as_str())));
         }
-        if let Some(group) = filter.group_id.filter(|_| !matches!(driver, Driver::Group | Driver::Search)) {
+        if let Some(group) = filter.group_id.filter(|_| !covers.group) {
             add(format!("m.group_id = {}", self.long(group)));
-        }
-        if let Some(group) = filter.group_id.filter(|_| driver == Driver::Search) {
-            // Not a plain equality: it would undo the pinning of the walk by group.
-            add(format!("m.group_id + 0 = {}", self.long(group)));
         }
         if let Some(partition) = filter.partition {
             add(format!("m.partition = {}", self.built.bind(Bind::Int(partition))));
         }
-        if let Some(q) = search(filter).filter(|_| driver != Driver::Search) {
+        if let Some(q) = search(filter).filter(|_| !covers.search) {
             let (key, business_key) = (self.built.bind(Bind::Bytes(q.as_bytes().to_vec())), self.text(q));
             let groups = self.groups_by_prefix(q);
             add(format!("(m.record_key = {key} OR m.business_key = {business_key} OR m.group_id IN ({groups}))"));
         }
-        if let Some(key) = filter.key.as_deref().filter(|_| driver != Driver::Key) {
+        if let Some(key) = filter.key.as_deref().filter(|_| !covers.key) {
             add(format!("m.record_key = {}", self.built.bind(Bind::Bytes(key.to_vec()))));
         }
         if let Some(from) = filter.from_ms {
@@ -250,29 +264,15 @@ impl<'a, D: Dialect> PageQuery<'a, D> {
         rest
     }
 
-    fn groups_of_class(&mut self) -> String {
-        let class = self.text(self.filter.class.map_or("", |class| class.as_str()));
-        let scope = self.groups_in_scope();
-        format!("SELECT g.id FROM groups g WHERE g.class = {class}{scope}")
-    }
-
     /// Groups whose exception class or normalised text begins with `q`, letter case aside; compared in what the index holds of them.
     fn groups_by_prefix(&mut self, q: &str) -> String {
         let from = folded(&text(q));
         let end = self.text(&format!("{from}{}", char::MAX));
         let from = self.text(&from);
-        let scope = self.groups_in_scope();
         format!(
             "SELECT g.id FROM groups g WHERE ((g.exception_folded >= {from} AND g.exception_folded < {end}) \
-             OR (g.normalised_folded >= {from} AND g.normalised_folded < {end})){scope}"
+             OR (g.normalised_folded >= {from} AND g.normalised_folded < {end}))"
         )
-    }
-
-    fn groups_in_scope(&mut self) -> String {
-        if !self.scope.narrowed {
-            return String::new();
-        }
-        format!(" AND g.dlq_id IN {}", self.dlq_list())
     }
 
     /// The states to walk of each DLQ, as rows `s`.
@@ -291,9 +291,13 @@ impl<'a, D: Dialect> PageQuery<'a, D> {
         D::DLQ_STATES.replace("{}", &self.built.bind(Bind::Text(list)))
     }
 
-    fn dlq_list(&mut self) -> String {
+    /// `= $n` for the one DLQ that is usual, else `IN` a list.
+    fn in_dlqs(&mut self) -> String {
+        if let [dlq_id] = self.scope.dlqs[..] {
+            return format!("= {}", self.long(dlq_id));
+        }
         let list = rows(&self.scope.dlqs);
-        D::IN_LIST.replace("{}", &self.built.bind(Bind::Text(list)))
+        format!("IN {}", D::IN_LIST.replace("{}", &self.built.bind(Bind::Text(list))))
     }
 
     fn long(&mut self, value: i64) -> String {
@@ -308,6 +312,22 @@ impl<'a, D: Dialect> PageQuery<'a, D> {
 /// The walk for each row `s` of `outer`.
 fn for_each<D: Dialect>(outer: &str, walk: &str) -> String {
     D::FOR_EACH.replace("{outer}", outer).replace("{inner}", walk)
+}
+
+/// `messages m`, read by that index where the database can be told so.
+fn messages<D: Dialect>(index: &str) -> String {
+    D::MESSAGES_BY.replace("{index}", index)
+}
+
+/// One value of an index's column, and the ids of it before `after`.
+fn pin<D: Dialect>(column: &str, value: &str, after: &str) -> String {
+    D::PIN.replace("{column}", column).replace("{value}", value).replace("{after}", after)
+}
+
+/// The exact comparison beside a walk by hash, wrapped so that PostgreSQL does not guess from it that next to nothing will match, and so
+/// read and sort all rows of a hot key instead of walking to the newest.
+fn same(column: &str, value: &str) -> String {
+    format!(" AND CASE WHEN m.{column} = {value} THEN true ELSE false END")
 }
 
 /// From how many arrivals on a time range counts as large.

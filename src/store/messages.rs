@@ -151,6 +151,13 @@ pub(super) struct RawMessage {
     size: i64,
 }
 
+#[derive(sqlx::FromRow)]
+struct RawBody {
+    value: Option<Vec<u8>>,
+    headers: Vec<u8>,
+    body_hash: Vec<u8>,
+}
+
 impl TryFrom<RawMessage> for MessageRow {
     type Error = StoreError;
 
@@ -229,11 +236,10 @@ impl Store {
     pub async fn body(&self, message_id: i64) -> Result<Option<Body>, StoreError> {
         const SQL: &str =
             "SELECT b.value, b.headers, m.body_hash FROM bodies b JOIN messages m ON m.id = b.message_id WHERE b.message_id = $1";
-        let row: Option<(Option<Vec<u8>>, Vec<u8>, Vec<u8>)> =
-            read!(self, |pool| { sqlx::query_as::<Db, _>(SQL).bind(message_id).fetch_optional(pool).await? })?;
-        row.map(|(value, headers, hash)| {
-            let headers = unpack_headers(&headers).map_err(|error| StoreError::unreadable("headers", &error.to_string()))?;
-            Ok(Body { value, headers, hash })
+        let raw = read!(self, |pool| { sqlx::query_as::<Db, RawBody>(SQL).bind(message_id).fetch_optional(pool).await? })?;
+        raw.map(|raw| {
+            let headers = unpack_headers(&raw.headers).map_err(|error| StoreError::unreadable("headers", &error.to_string()))?;
+            Ok(Body { value: raw.value, headers, hash: raw.body_hash })
         })
         .transpose()
     }

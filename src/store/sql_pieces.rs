@@ -58,6 +58,10 @@ pub(super) trait Dialect {
     const DLQ_STATES: &'static str;
     /// The arrivals of the DLQs `$1` (counters of kind `$2`) in `[$3, $4)`, of at most `$5` counters.
     const SOME_ARRIVALS: &'static str;
+    /// One value of a column, and the ids of it before another; so put that only the index of that column gives the order (see `store/filter.rs`).
+    const PIN: &'static str;
+    /// `messages m`, read by the index `{index}` where that can be said.
+    const MESSAGES_BY: &'static str;
     /// What stands before a query to be told its plan, and the column that tells it.
     const EXPLAIN: &'static str;
     const EXPLAIN_COLUMN: &'static str;
@@ -195,6 +199,8 @@ dialects! {
         "(SELECT value ->> 'dlq_id' AS dlq_id, value ->> 'state' AS state FROM json_each({})) AS s";
     SOME_ARRIVALS:
         some_arrivals!("SELECT value::BIGINT FROM json_array_elements_text($1::json)"), some_arrivals!("SELECT value FROM json_each($1)");
+    PIN: "m.{column} >= {value} AND (m.{column}, m.id) < ({value}, {after})", "m.{column} = {value} AND m.id < {after}";
+    MESSAGES_BY: "messages m", "messages m INDEXED BY {index}";
     EXPLAIN: "EXPLAIN", "EXPLAIN QUERY PLAN";
     EXPLAIN_COLUMN: "QUERY PLAN", "detail";
     FOR_EACH:

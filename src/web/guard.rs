@@ -1,4 +1,6 @@
 //! Who is asking, and whether they may. One guard per route, put there by the table in `routes`.
+//!
+//! Owners limit what one acts on, not what one sees: every signed-in user reads everything, masked fields aside.
 
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
@@ -31,8 +33,11 @@ pub fn session_value(state: &AppState, headers: &HeaderMap) -> Option<String> {
 pub async fn require(State((state, role)): State<(AppState, Role)>, mut request: Request, next: Next) -> Response {
     match identify(&state, request.headers()).await {
         Ok(Some(principal)) if principal.role >= role => {
-            request.extensions_mut().insert(principal);
-            next.run(request).await
+            request.extensions_mut().insert(principal.clone());
+            let mut response = next.run(request).await;
+            // An error page shows who is signed in, too.
+            response.extensions_mut().insert(principal);
+            response
         }
         Ok(Some(principal)) => too_little(&principal, role).into_response(),
         Ok(None) => not_signed_in(&request),

@@ -3,10 +3,19 @@
 use std::io::{BufRead as _, Write as _};
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
+use std::time::Duration;
 
 use lazaret::config::{Config, ConfigError, Purpose, SchemaKind, Tier};
+use lazaret::domain::access::{OwnerScope, Principal, Role};
+use lazaret::domain::clock::Clock;
 use lazaret::domain::dialect::Dialect;
-use lazaret::domain::settings::{DialectChoice, Partitioner, Start, TokenSource, TopicMatch};
+use lazaret::domain::settings::{DialectChoice, Partitioner, Secret, Start, TokenSource, TopicMatch};
+use lazaret::services::access::Access;
+use lazaret::store::Store;
+
+use crate::on_both_stores;
+use crate::support::producer::{NewRecord, TestProducer, Topics};
+use crate::support::{Server, unique, variable};
 
 /// The binary in a folder of its own, with no `LAZARET_*` variable but those given.
 fn lazaret(folder: &Path, variables: &[(&str, &str)], arguments: &[&str]) -> Output {
@@ -560,10 +569,236 @@ async fn serve_is_up_without_a_broker_lets_the_first_admin_in_and_ends_on_sigter
     let healthy = || lazaret(folder.path(), &[("LAZARET_SERVER__LISTEN", address)], &["healthcheck"]).status.code();
     assert_eq!(healthy(), Some(0));
 
-    let clock = lazaret::domain::clock::Clock::system();
+    let clock = Clock::system();
     assert!(serving.terminate().success(), "an orderly end");
     assert!(clock.monotonic().as_secs() < 10, "within seconds");
     assert_eq!(healthy(), Some(1));
     let users = lazaret(folder.path(), &[], &["user", "list"]);
     assert!(stdout(&users).contains("ana   admin"), "{}", stdout(&users));
+}
+
+on_both_stores! {
+    async fn passwords_sessions_and_tokens_open_what_they_should(store: Store) {
+        let clock = Clock::fake(1_800_000_000_000);
+        let access = Access::new(store, clock.clone(), 12);
+        access.add_user("ana", "correct horse battery", Role::Operator, OwnerScope::from_text("payments")).await.expect("is new");
+        assert_eq!(access.sign_in("ana", "wrong horse battery").await.expect("answers"), None);
+        assert_eq!(access.sign_in("nobody", "correct horse battery").await.expect("answers"), None);
+        assert_eq!(access.sign_in("ana", &"x".repeat(1 << 20)).await.expect("answers"), None);
+        let cookie = access.sign_in(" Ana ", "correct horse battery").await.expect("answers").expect("is right");
+        let ana = Principal { name: "ana".into(), role: Role::Operator, owners: OwnerScope::Listed(vec!["payments".into()]) };
+        assert_eq!(access.session(&cookie).await.expect("answers"), Some(ana.clone()));
+        assert_eq!(access.session("guessed").await.expect("answers"), None);
+
+        clock.step(Duration::from_secs(12 * 3_600));
+        assert_eq!(access.session(&cookie).await.expect("answers"), None, "ended by time");
+        let cookie = access.sign_in("ana", "correct horse battery").await.expect("answers").expect("is right");
+        access.sign_out(&cookie).await.expect("answers");
+        assert_eq!(access.session(&cookie).await.expect("answers"), None, "ended by hand");
+        let cookie = access.sign_in("ana", "correct horse battery").await.expect("answers").expect("is right");
+        access.set_password("ANA", "another long password").await.expect("ana is there");
+        assert_eq!(access.session(&cookie).await.expect("answers"), None, "ended by the new password");
+        assert_eq!(access.sign_in("ana", "correct horse battery").await.expect("answers"), None);
+        access.disable_user("ana").await.expect("ana is there");
+        assert_eq!(access.sign_in("ana", "another long password").await.expect("answers"), None, "disabled");
+
+        let secret = access.create_token("ci", Role::Viewer, OwnerScope::All, Some(clock.now_ms() + 1_000), None).await.expect("is new");
+        assert_eq!(access.token(&secret).await.expect("answers").map(|who| who.name), Some("ci".to_owned()));
+        assert!(access.create_token("ci", Role::Viewer, OwnerScope::All, None, None).await.is_err(), "one name, one live token");
+        assert_eq!(access.token("lzr_guessed").await.expect("answers"), None);
+        clock.step(Duration::from_secs(1));
+        assert_eq!(access.token(&secret).await.expect("answers"), None, "expired");
+        let secret = access.create_token("chosen", Role::Admin, OwnerScope::All, None, Some("T-admin")).await.expect("is new");
+        assert_eq!(access.token(&secret).await.expect("answers").map(|who| who.role), Some(Role::Admin));
+        access.revoke_token("chosen").await.expect("is live");
+        assert_eq!(access.token(&secret).await.expect("answers"), None, "revoked");
+    }
+
+    async fn the_setup_link_makes_one_admin(store: Store) {
+        let access = Access::new(store, Clock::system(), 12);
+        let old = access.setup_token().await.expect("answers").expect("there is no user");
+        let token = access.setup_token().await.expect("answers").expect("there is no user");
+        assert!(!access.setup_token_holds(&old).await && access.setup_token_holds(&token).await);
+        assert_eq!(access.set_up(&old, "ana", "correct horse battery").await.expect("answers"), None);
+        assert!(access.set_up(&token, "ana", "short").await.is_err(), "refused, and the link still holds");
+        let (first, second) =
+            tokio::join!(access.set_up(&token, "ana", "correct horse battery"), access.set_up(&token, "ben", "correct horse battery"));
+        let cookies: Vec<String> = [first, second].into_iter().filter_map(|made| made.expect("answers")).collect();
+        let [cookie] = cookies.as_slice() else { panic!("one admin, not {}", cookies.len()) };
+        assert_eq!(access.session(cookie).await.expect("answers").map(|who| who.role), Some(Role::Admin));
+        assert_eq!(access.setup_token().await.expect("answers"), None, "there is a user now");
+    }
+}
+
+#[tokio::test]
+#[ignore = "needs a real Kafka: run tests/run"]
+async fn check_tells_a_restricted_user_what_is_missing_with_acl_lines() {
+    let topics = Topics::real();
+    let (allowed, forbidden) = (unique("allowed.check"), unique("forbidden.check"));
+    topics.create_many(&[&allowed, &forbidden], 1, &[]).await;
+    let folder = folder();
+    let password = variable("LAZARET_TEST_KAFKA_RESTRICTED_PASSWORD");
+    std::fs::write(folder.path().join("password"), &password).unwrap();
+    let broker = Server::KafkaSasl.address();
+    let file = |topics: &str, group: &str| {
+        format!(
+            "[clusters.main]\nbootstrap_servers = \"{broker}\"\ngroup_id = \"{group}\"\nproperties_file = {{ \"sasl.password\" = \"password\" }}\n\
+             properties = {{ \"security.protocol\" = \"SASL_PLAINTEXT\", \"sasl.mechanism\" = \"SCRAM-SHA-512\", \"sasl.username\" = \"restricted\" }}\n\
+             [[dlq]]\ncluster = \"main\"\ntopics = [{topics}]\n"
+        )
+    };
+    let check = |text: String| {
+        std::fs::write(folder.path().join("lazaret.toml"), text).unwrap();
+        let output = lazaret(folder.path(), &[], &["check"]);
+        assert!(!stdout(&output).contains(&password) && !stderr(&output).contains(&password));
+        (output.status.code(), stdout(&output))
+    };
+    let (code, said) = check(file(&format!("\"{allowed}\", \"{forbidden}\""), "lazaret"));
+    assert_eq!(code, Some(1), "{said}");
+    for expected in [
+        "✓ cluster main: sign in",
+        "✓ cluster main: read a record",
+        "✓ cluster main: use the group",
+        &format!("✗ cluster main: topic {forbidden}: does not exist, or this user may not see it"),
+        "! cluster main: read retention",
+        &format!("--allow-principal User:restricted --operation Describe --operation Read --topic {forbidden}"),
+        "--allow-principal User:restricted --operation Read --group lazaret",
+    ] {
+        assert!(said.contains(expected), "should say: {expected}\nsaid: {said}");
+    }
+
+    let (code, said) = check(file(&format!("\"{allowed}\""), "elsewhere"));
+    assert_eq!(code, Some(1), "{said}");
+    assert!(said.contains("✗ cluster main: use the group") && said.contains("--operation Read --group elsewhere"), "{said}");
+
+    let (code, said) = check(file(&format!("\"{allowed}\""), "lazaret"));
+    assert_eq!(code, Some(0), "DescribeConfigs is optional: {said}");
+    topics.delete(&[&allowed, &forbidden]).await;
+}
+
+#[tokio::test]
+#[ignore = "needs a real Kafka: run tests/run"]
+async fn check_of_a_wrong_password_blames_the_sign_in_and_prints_no_acl() {
+    let folder = folder();
+    let properties = ["security.protocol=SASL_PLAINTEXT", "sasl.mechanism=PLAIN", "sasl.username=admin", "sasl.password=hunter2"];
+    let broker = Server::KafkaSasl.address();
+    let mut arguments = vec!["check", "--bootstrap", &broker, "--dlq", "x"];
+    arguments.extend(properties.iter().flat_map(|property| ["--property", property]));
+    let output = lazaret(folder.path(), &[], &arguments);
+    let said = stdout(&output);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains("✗ cluster main: sign in") && said.contains("Check sasl.mechanism"), "{said}");
+    assert!(!said.contains("kafka-acls") && !said.contains("hunter2"), "{said}");
+}
+
+#[tokio::test]
+#[ignore = "needs a real Kafka: run tests/run"]
+async fn suggest_writes_a_file_that_we_read_ourselves() {
+    let topics = Topics::real();
+    let (spring, empty, other) = (unique("suggest.spring.DLT"), unique("suggest-empty-dlq"), unique("suggest.live"));
+    // `unique` adds to the end; the convention is read from the name's middle as well as from its end.
+    topics.create_many(&[&spring, &empty, &other], 2, &[]).await;
+    let record = NewRecord::value("{}")
+        .header("kafka_dlt-original-topic", Some(b"payments"))
+        .header("kafka_dlt-original-consumer-group", Some(b"wallet"))
+        .header("kafka_dlt-exception-fqcn", Some(b"java.lang.IllegalStateException"));
+    TestProducer::at(topics.bootstrap()).send_all(&spring, [record]);
+    let folder = folder();
+    let output = lazaret(folder.path(), &[], &["check", "--suggest", "--bootstrap", topics.bootstrap()]);
+    let written = stdout(&output);
+    assert!(output.status.success(), "{}", stderr(&output));
+    let config = Config::from_text(&written, "suggested", "".into(), Vec::new(), Purpose::Serve).expect(&written);
+    let entry = |topic: &str| config.dlqs.iter().find(|dlq| dlq.settings.topics.covers(topic)).map(|dlq| dlq.settings.dialect.clone());
+    assert_eq!(entry(&spring), Some(DialectChoice::Named(Dialect::SpringDlt)));
+    assert_eq!(entry(&empty), Some(DialectChoice::Auto));
+    assert_eq!(entry(&other), None);
+    assert!(written.contains("consumer group \"wallet\""), "{written}");
+
+    // With a file, only what it does not cover yet.
+    let covered =
+        format!("[clusters.main]\nbootstrap_servers = \"{}\"\n[[dlq]]\ncluster = \"main\"\ntopics = [\"{spring}\"]\n", topics.bootstrap());
+    std::fs::write(folder.path().join("lazaret.toml"), &covered).unwrap();
+    let added = stdout(&lazaret(folder.path(), &[], &["check", "--suggest"]));
+    assert!(added.contains(&empty) && !added.contains(&spring), "{added}");
+    Config::from_text(&(covered + &added), "both", "".into(), Vec::new(), Purpose::Serve).expect("the two together are right");
+    topics.delete(&[&spring, &empty, &other]).await;
+}
+
+#[tokio::test]
+#[ignore = "needs a real Redis: run tests/run"]
+async fn a_redis_ledger_is_asked_what_its_silence_would_prove() {
+    let url = Server::Redis.address();
+    let facts = lazaret::ledger::redis::probe(&Secret::new(url.clone()), Duration::from_secs(5)).await.expect("answers");
+    assert!(facts.version.is_some() && facts.uptime_s.is_some() && facts.eviction_policy.is_some(), "{facts:?}");
+
+    let folder = folder();
+    let ledger = |url: &str| {
+        let text = format!(
+            "[clusters.main]\nbootstrap_servers = '127.0.0.1:1'\n[ledgers.wallet.hot]\nkind = 'redis'\nurl = '{url}'\nkey = 'a:{{id}}'\n\
+             [ledgers.fraud.durable]\nkind = 'http'\nurl = 'http://fraud.internal/'\n"
+        );
+        std::fs::write(folder.path().join("lazaret.toml"), text).unwrap();
+        stdout(&lazaret(folder.path(), &[], &["check"]))
+    };
+    let said = ledger(&url);
+    assert!(said.contains("✓ ledger wallet: Redis ") && said.contains("connected"), "{said}");
+    assert!(said.contains("ledger wallet: Redis: keeps all keys") || said.contains("! ledger wallet: Redis: throws keys away"), "{said}");
+    assert!(said.contains("– ledger fraud: HTTP endpoint: not checked"), "what was not tried is not green: {said}");
+    let said = ledger("redis://:hunter2@127.0.0.1:1/0");
+    assert!(said.contains("✗ ledger wallet: Redis: ") && !said.contains("hunter2"), "{said}");
+}
+
+#[tokio::test]
+#[ignore = "needs a real PostgreSQL: run tests/run"]
+async fn check_says_whether_postgresql_is_up_to_date() {
+    let folder = folder();
+    let url = crate::support::postgres_url().await;
+    std::fs::write(folder.path().join("url"), format!("{url}\n")).unwrap();
+    let ledger = "[ledgers.wallet.durable]\nkind = 'sql'\nurl_file = 'url'\nquery = 'SELECT id FROM applied WHERE id = ANY($1)'\n";
+    let text = format!("[database]\nurl_file = 'url'\n[clusters.main]\nbootstrap_servers = '127.0.0.1:1'\n{ledger}");
+    std::fs::write(folder.path().join("lazaret.toml"), text).unwrap();
+    let said = stdout(&lazaret(folder.path(), &[], &["check"]));
+    assert!(
+        said.contains("✓ database: connected: PostgreSQL ") && said.contains("! database: ") && said.contains("migrations are missing"),
+        "{said}"
+    );
+    assert!(said.contains("✓ ledger wallet: SQL: connected"), "{said}");
+    let migrated = lazaret(folder.path(), &[], &["migrate"]);
+    assert!(stdout(&migrated).starts_with("PostgreSQL (PostgreSQL "), "{}", stdout(&migrated));
+    let said = stdout(&lazaret(folder.path(), &[], &["check"]));
+    assert!(said.contains("✓ database: up to date"), "{said}");
+}
+
+#[tokio::test]
+#[ignore = "needs a real Kafka: run tests/run"]
+async fn serve_takes_in_a_real_backlog_and_leaves_in_seconds() {
+    let topics = Topics::real();
+    let topic = unique("serve.DLQ");
+    topics.create(&topic, 2, &[]).await;
+    TestProducer::at(topics.bootstrap()).send_all(&topic, (0..20).map(|n| NewRecord::value(format!("{{\"n\":{n}}}"))));
+    let folder = folder();
+    let token = stdout(&lazaret(folder.path(), &[], &["token", "create", "test"])).trim().to_owned();
+    let pattern = format!("^{}$", topic.replace('.', "\\."));
+    let mut serving = Serving::start(
+        folder.path(),
+        &["serve", "--read-only", "--listen", "127.0.0.1:0", "--bootstrap", topics.bootstrap(), "--dlq", &pattern],
+    );
+    let first = serving.line();
+    let url = first.strip_prefix("Lazaret at ").and_then(|rest| rest.strip_suffix("/ (read-only)")).expect("the address").to_owned();
+    let client = reqwest::Client::new();
+    let clock = Clock::system();
+    loop {
+        let answer = client.get(format!("{url}/api/v1/dlqs")).bearer_auth(&token).send().await.expect("an answer");
+        let list: serde_json::Value = answer.json().await.expect("JSON");
+        if list["items"][0]["depth"] == 20 {
+            assert_eq!(list["items"][0]["topic"], topic.as_str());
+            break;
+        }
+        assert!(clock.monotonic() < Duration::from_secs(60), "not taken in: {list}");
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    let clock = Clock::system();
+    assert!(serving.terminate().success());
+    assert!(clock.monotonic() < Duration::from_secs(5), "took {:?}", clock.monotonic());
+    topics.delete(&[&topic]).await;
 }

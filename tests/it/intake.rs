@@ -2,6 +2,7 @@
 //!
 //! Loss, order, retention, recreation and transactions are shown on real Kafka; the in-process broker serves what it can prove.
 
+mod jobs;
 pub mod rig;
 
 use std::time::Duration;
@@ -133,6 +134,24 @@ on_both_stores! {
         assert_eq!(rig.store.dlqs().await.expect("readable").len(), 1);
     }
 
+    /// A position that another instance claimed and then left alone: whoever has the partition takes it back.
+    async fn what_another_claimed_and_left_is_claimed_again(store: Store) {
+        let broker = in_process("orders.DLQ", 1);
+        let bootstrap = broker.bootstrap_servers();
+        produce(&bootstrap, "orders.DLQ", records(10, 0, "x"));
+        let mut rig = Rig::new(store, &bootstrap, "orders");
+        rig.cluster.discovery_interval_s = 1;
+        let mut instance = rig.instance();
+        instance.until("10 are in", async || rig.count("orders.DLQ").await == 10).await;
+        let position = rig.store.positions(None).await.expect("readable").remove(0);
+        let theirs = rig.store.claim_position(position.id, 0).await.expect("claimed").expect("there");
+        produce(&bootstrap, "orders.DLQ", records(10, 0, "later"));
+        instance.until("all are in", async || rig.count("orders.DLQ").await == 20).await;
+        assert_eq!(rig.stored("orders.DLQ").await, [((1, 0), offsets(20))].into());
+        let ours = rig.store.positions(None).await.expect("readable").remove(0);
+        assert!(ours.owner_epoch > theirs.owner_epoch, "claimed anew, not written under the old epoch");
+    }
+
     /// I5 on the in-process broker; `i5_real` has a real one behind a door that opens later.
     async fn i5_disconnected_since_and_back_by_itself(store: Store) {
         let broker = in_process("orders.DLQ", 1);
@@ -150,6 +169,55 @@ on_both_stores! {
         broker.broker_up(-1).expect("the broker comes back");
         instance.until("all are in", async || rig.count("orders.DLQ").await == 5).await;
         instance.until("connected again", async || status.view().connection == Connection::Connected).await;
+    }
+}
+
+/// A database that refuses one message for what was read out of it: that one is stored as not understood, the others as ever.
+mod what_the_database_refuses {
+    use super::*;
+    use lazaret::domain::template::KeyTemplate;
+    use sqlx::Connection as _;
+
+    async fn is_stored_as_not_understood(store: Store) {
+        let broker = in_process("orders.DLQ", 1);
+        let bootstrap = broker.bootstrap_servers();
+        produce(&bootstrap, "orders.DLQ", records(300, 0, "x"));
+        let mut rig = Rig::new(store, &bootstrap, "orders");
+        rig.dlqs[0].business_key = Some(KeyTemplate::parse("{value:/payment_id}").expect("a valid template"));
+        let mut instance = rig.instance();
+        instance.until("all are in", async || rig.count("orders.DLQ").await == 300).await;
+        assert_eq!(rig.stored("orders.DLQ").await, [((1, 0), offsets(300))].into());
+        let messages = rig.messages("orders.DLQ").await;
+        let without: Vec<i64> = messages.iter().filter(|message| message.business_key.is_none()).map(|message| message.offset).collect();
+        assert_eq!(without, vec![123]);
+        assert_eq!(messages[123].class_reason, "could not be read");
+        let body = rig.store.body(messages[123].id).await.expect("readable").expect("there");
+        assert_eq!(body.value.as_deref(), Some(&b"{\"payment_id\":\"x-0-123\"}"[..]));
+        assert_eq!(messages[123].key.as_deref(), Some(&b"k123"[..]));
+        assert!(instance.status.view().stalled.is_none());
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn sqlite() {
+        let (store, folder) = crate::support::sqlite().await;
+        let url = format!("sqlite://{}", folder.path().join("test.db").display());
+        let mut other = sqlx::SqliteConnection::connect(&url).await.expect("a second connection");
+        let refuse =
+            "CREATE TRIGGER refuse BEFORE INSERT ON messages WHEN NEW.business_key = 'x-0-123' BEGIN SELECT RAISE(ABORT, 'refused'); END";
+        sqlx::query(refuse).execute(&mut other).await.expect("a trigger");
+        other.close().await.expect("closes");
+        is_stored_as_not_understood(store).await;
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    #[ignore = "needs a real PostgreSQL: run tests/run"]
+    async fn postgres() {
+        let url = crate::support::postgres_url().await;
+        let store = Store::connect(&url).await.expect("opens");
+        store.migrate().await.expect("migrates");
+        let mut other = sqlx::PgConnection::connect(&url).await.expect("a second connection");
+        sqlx::query("ALTER TABLE messages ADD CHECK (business_key <> 'x-0-123')").execute(&mut other).await.expect("a rule");
+        is_stored_as_not_understood(store).await;
     }
 }
 
@@ -207,12 +275,14 @@ on_real_kafka! {
     }
 
     async fn i2_recreated_with_more_records_than_before(store: Store) {
-        let (rig, topics, topic) = real(store, "i2").await;
+        let (mut rig, topics, topic) = real(store, "i2").await;
+        // No listing happens in between: only the batch itself can tell.
+        rig.cluster.discovery_interval_s = 3_600;
         topics.create(&topic, 1, &[]).await;
         produce(topics.bootstrap(), &topic, records(100, 0, "first"));
         let mut instance = rig.instance();
         instance.until("100 are in", async || rig.count(&topic).await == 100).await;
-        // Nothing looks while this happens; the old position is a valid offset of the new topic.
+        // The old position is a valid offset of the new topic.
         topics.delete(&[&topic]).await;
         topics.create(&topic, 1, &[]).await;
         produce(topics.bootstrap(), &topic, records(150, 0, "second"));

@@ -1,5 +1,10 @@
 //! The store's contract: every public query, on SQLite and on PostgreSQL, by one body.
 
+#![allow(
+    clippy::unwrap_used,
+    reason = "tests: the exception in clippy.toml does not reach the bodies that on_both_stores! makes functions of"
+)]
+
 use lazaret::domain::classify::FailureClass;
 use lazaret::domain::message::{GroupIdentity, NewMessage};
 use lazaret::domain::record::{Header, Record};

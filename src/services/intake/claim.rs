@@ -11,6 +11,9 @@ use crate::kafka::intake::IntakeCommand;
 use crate::store::positions::{Gap, GapKind, PartitionId, Position};
 use crate::telemetry;
 
+/// Partitions claimed before the first of them starts.
+const AT_ONCE: usize = 200;
+
 impl Intake {
     /// Claims and starts every partition that waits. What cannot be claimed now goes on waiting and is tried again.
     pub(super) async fn claim_waiting(&mut self) {
@@ -19,24 +22,39 @@ impl Intake {
         if known.is_empty() {
             return;
         }
-        match self.try_claim(known).await {
-            Ok(()) if !self.is_stalled() => self.recovered(),
-            Ok(()) => {}
-            Err(error) => self.stall(&error),
+        let mut failure = None;
+        for chunk in known.chunks(AT_ONCE) {
+            match self.try_claim(chunk).await {
+                Ok(()) => {}
+                Err(error @ IntakeError::Kafka(_)) => failure = Some(error),
+                // The next chunk would fare no better.
+                Err(error) => return self.stall(&error),
+            }
+        }
+        match failure {
+            Some(error) => self.stall(&error),
+            None if !self.is_stalled() => self.recovered(),
+            None => {}
         }
     }
 
-    async fn try_claim(&mut self, partitions: Vec<TopicPartition>) -> Result<(), IntakeError> {
-        let mut claimed: BTreeMap<TopicPartition, Position> = BTreeMap::new();
-        for partition in &partitions {
-            if let Some(position) = self.claim(partition).await? {
-                claimed.insert(partition.clone(), position);
+    async fn try_claim(&mut self, partitions: &[TopicPartition]) -> Result<(), IntakeError> {
+        let (mut claimed, mut failure) = (BTreeMap::new(), None);
+        for partition in partitions {
+            match self.claim(partition).await {
+                Ok(Some(position)) => drop(claimed.insert(partition.clone(), position)),
+                Ok(None) => self.hasten_discovery(),
+                // A topic that cannot be asked where it starts must not hold the others up.
+                Err(IntakeError::Kafka(error)) => failure = Some(error),
+                Err(error) => return Err(error),
             }
         }
-        let ends = self.ends(partitions).await?;
+        if claimed.is_empty() {
+            return failure.map_or(Ok(()), |error| Err(error.into()));
+        }
+        let ends = self.ends(claimed.keys().cloned().collect()).await?;
         let topics: BTreeSet<String> = claimed.keys().map(|(topic, _)| topic.clone()).collect();
         let ids = self.topic_ids(topics.into_iter().collect()).await?;
-        let mut failure = None;
         for (partition, position) in claimed {
             if self.is_outdated(&partition.0, &ids) {
                 self.hasten_discovery();
@@ -92,11 +110,7 @@ impl Intake {
         };
         let gap = Gap { id: position.id, kind, from_offset: position.next_offset, to_offset: to, noticed_at_ms: self.clock.now_ms() };
         if self.store.step_over_gap(&gap, position.owner_epoch, position.next_offset).await? {
-            let word = match kind {
-                GapKind::Retention => "retention",
-                GapKind::Truncation => "truncation",
-            };
-            telemetry::gap(&self.cluster, &partition.0, partition.1, word, gap.from_offset, gap.to_offset);
+            telemetry::gap(&self.cluster, &partition.0, partition.1, kind.as_str(), gap.from_offset, gap.to_offset);
             self.start(partition, position.id, position.owner_epoch, to, Some(ends.end));
         } else {
             // Claimed by another meanwhile.

@@ -18,6 +18,7 @@ use crate::api::query::Query;
 use crate::services::access::AccessError;
 use crate::web::AppState;
 use crate::web::guard::{identify, safe_next, session_cookie, session_value};
+use crate::web::view::text;
 
 #[derive(Template, WebTemplate)]
 #[template(path = "access/sign_in.html")]
@@ -86,7 +87,7 @@ pub async fn sign_in(
 ) -> Result<Response, Failure> {
     let next = safe_next(Some(&form.next)).to_owned();
     let again = |status: StatusCode, fault: String| {
-        let page = SignInPage { shell: Shell::new(&state, None, ""), name: form.name.clone(), next: next.clone(), fault: Some(fault) };
+        let page = SignInPage { shell: Shell::new(&state, None, ""), name: text::line(&form.name), next: next.clone(), fault: Some(fault) };
         (status, page).into_response()
     };
     if let Err(wait) = state.sign_ins.attempt(client, &form.name, state.clock.monotonic()) {
@@ -95,7 +96,9 @@ pub async fn sign_in(
         response.headers_mut().insert(header::RETRY_AFTER, seconds.into());
         return Ok(response);
     }
-    match state.access.sign_in(&form.name, &form.password).await? {
+    // No name has NUL, and PostgreSQL refuses to look for one.
+    let cookie = if form.name.contains('\0') { None } else { state.access.sign_in(&form.name, &form.password).await? };
+    match cookie {
         None => Ok(again(StatusCode::UNPROCESSABLE_ENTITY, "Name or password is wrong.".to_owned())),
         Some(cookie) => Ok((jar.add(session_cookie(&state, cookie)), Redirect::to(&next)).into_response()),
     }
@@ -123,8 +126,12 @@ pub async fn setup_page(State(state): State<AppState>, RawQuery(raw): RawQuery) 
 /// `POST /setup`.
 pub async fn setup(State(state): State<AppState>, jar: CookieJar, Form(form): Form<SetupForm>) -> Result<Response, Failure> {
     let again = |fault: String| {
-        let page =
-            SetupPage { shell: Shell::new(&state, None, ""), token: Some(form.token.clone()), name: form.name.clone(), fault: Some(fault) };
+        let page = SetupPage {
+            shell: Shell::new(&state, None, ""),
+            token: Some(form.token.clone()),
+            name: text::line(&form.name),
+            fault: Some(fault),
+        };
         (StatusCode::UNPROCESSABLE_ENTITY, page).into_response()
     };
     if form.password != form.again {

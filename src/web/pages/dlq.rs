@@ -8,7 +8,7 @@ use super::messages::FilterForm;
 use super::overview::{at_risk, no_data};
 use super::{GroupLine, MessageTable, Shell, SignedIn, When, dlq_path, status_word};
 use crate::api::Failure;
-use crate::api::dlqs::unknown_dlq;
+use crate::api::dlqs::{names_could_be, unknown_dlq};
 use crate::api::query::{DEFAULT_LIMIT, Query};
 use crate::services::health::{BUCKET_MS, DlqDetail, PartitionView};
 use crate::store::messages::MessageFilter;
@@ -69,6 +69,9 @@ pub async fn page(
     let query = Query::parse(raw.as_deref(), &known)?;
     let filter = MessageFilter { cluster: Some(cluster.clone()), topic: Some(topic.clone()), ..query.message_filter()? };
     let after = query.integer("after", 1, i64::MAX)?;
+    if !names_could_be(&cluster, &topic) {
+        return Err(unknown_dlq(&cluster, &topic));
+    }
     let Some(detail) = state.health.one(&cluster, &topic).await? else {
         return Err(unknown_dlq(&cluster, &topic));
     };

@@ -7,8 +7,9 @@ use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Redirect, Response};
 
 use super::group::identity;
-use super::{Shell, SignedIn, When, dlq_path, group_title, words};
+use super::{Shell, SignedIn, When, dlq_path, group_title, kind, words};
 use crate::api::Failure;
+use crate::api::dlqs::names_could_be;
 use crate::api::messages::{unknown_message, value_note};
 use crate::api::query::{self, Query};
 use crate::domain::dialect::{FieldReading, Reading};
@@ -118,7 +119,7 @@ fn build(shell: Shell, message: MessageView, view: Option<&str>, now_ms: i64) ->
         said: row.exception_message.as_deref().map(|said| cut_block(said, TEXT_CAP)),
         stacktrace: stacktrace.map(|trace| cut_block(trace, TEXT_CAP)),
         state: words(row.state.as_str()),
-        class: row.class.as_str(),
+        class: kind(row.class),
         class_reason: text::short_line(&row.class_reason, 300),
         group_id: row.group_id,
         group_title: group.as_ref().map(group_title),
@@ -149,7 +150,7 @@ fn cut_block(said: &str, cap: usize) -> String {
 fn facts(row: &MessageRow, reading: Option<&Reading>, fields: &[FieldReading]) -> Vec<Fact> {
     let fact = |name, value: Option<String>| Fact { name, value, note: None };
     let text_of = |value: &Option<String>| value.as_deref().map(|value| text::short_line(value, 500));
-    let key = row.key.as_deref().map(|key| if key.is_empty() { "empty".to_owned() } else { text::bytes_line(key, 500) });
+    let key = row.key.as_deref().map(|key| if key.is_empty() { "empty".to_owned() } else { text::bytes_line(key, 200) });
     let came_from = [
         row.origin_topic.as_deref().map(|topic| text::short_line(topic, 250)),
         row.origin_partition.map(|partition| format!("partition {partition}")),
@@ -166,7 +167,7 @@ fn facts(row: &MessageRow, reading: Option<&Reading>, fields: &[FieldReading]) -
         fact("Attempts before giving up", row.attempts.map(|attempts| attempts.to_string())),
         fact("Stage", reading.and_then(|reading| text_of(&reading.stage))),
         fact("Header format", Some(text::short_line(&row.dialect, 60))),
-        fact("Business key", text_of(&row.business_key)),
+        fact("Business key", row.business_key.as_deref().map(|key| text::short_line(key, 200))),
         fact("Tenant", text_of(&row.tenant)),
         Fact { name: "Record key", value: Some(key.unwrap_or_else(|| "null".to_owned())), note: read_from_key },
         Fact {
@@ -301,7 +302,9 @@ pub async fn permalink(
             "No message is stored for {topic:?}, partition {partition}, offset {offset}{which} in cluster {cluster:?}."
         ))
     };
-    let (Ok(partition_number), Ok(offset_number)) = (partition.parse::<i32>(), offset.parse::<i64>()) else {
+    let (Ok(partition_number), Ok(offset_number), true) =
+        (partition.parse::<i32>(), offset.parse::<i64>(), names_could_be(&cluster, &topic))
+    else {
         return Err(unknown());
     };
     let row = state.store.message_at(&cluster, &topic, partition_number, offset_number, incarnation).await?;

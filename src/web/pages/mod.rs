@@ -15,6 +15,7 @@ use super::view::{format, text};
 use super::{AppState, assets};
 use crate::api::query::{Query, encode};
 use crate::domain::access::Principal;
+use crate::domain::classify::FailureClass;
 use crate::domain::health::Status;
 use crate::store::groups::Group;
 use crate::store::messages::{MessagePage, MessageRow};
@@ -88,6 +89,14 @@ pub fn words(word: &str) -> String {
     word.replace('_', " ")
 }
 
+/// A kind of failure for people.
+pub fn kind(class: FailureClass) -> &'static str {
+    match class {
+        FailureClass::Unknown => "kind not known",
+        class => class.as_str(),
+    }
+}
+
 /// The path of a DLQ's page.
 pub fn dlq_path(cluster: &str, topic: &str) -> String {
     format!("/dlqs/{}/{}", encode(cluster.as_bytes()), encode(topic.as_bytes()))
@@ -125,7 +134,7 @@ impl MessageLine {
             offset: format::exact(row.offset),
             incarnation: (row.incarnation > 1).then(|| format::ordinal(row.incarnation)),
             state: words(row.state.as_str()),
-            class: row.class.as_str(),
+            class: kind(row.class),
             exception: row.exception_class.as_deref().map_or_else(|| "No exception named".to_owned(), |class| text::short_line(class, 120)),
             text: row.exception_message.as_deref().map(|message| text::short_line(message, 160)),
             group_id: row.group_id,
@@ -188,7 +197,7 @@ impl GroupLine {
             total: format::exact(group.total),
             text: group_title(group),
             exception: group.exception_class.as_deref().map(|class| text::short_line(class, 120)),
-            class: group.class.as_str(),
+            class: kind(group.class),
             consumer_group: group.consumer_group.as_deref().map(|name| text::short_line(name, 80)),
             first: group.first_at_ms.map(|at| When::of(at, now_ms)),
             last: group.last_at_ms.map(|at| When::of(at, now_ms)),

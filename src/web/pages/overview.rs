@@ -74,7 +74,6 @@ struct Row {
     uncollected: Number,
     spark: Spark,
     rate: String,
-    rate_note: Option<String>,
     notes: Vec<String>,
 }
 
@@ -211,17 +210,17 @@ impl Row {
             uncollected: Number::of_option(row.uncollected),
             spark: Spark::draw(&series, if row.has_data() { &rate } else { "not known" }),
             rate,
-            rate_note: (!row.has_data()).then(|| no_data(row, now_ms)),
             notes: notes(row, now_ms),
         }
     }
 }
 
 fn notes(row: &DlqHealth, now_ms: i64) -> Vec<String> {
+    let dark = (!row.has_data()).then(|| no_data(row, now_ms));
     let gone = row.dlq.gone_since_ms.map(|since| format!("topic gone, noticed {}", format::ago(since, now_ms)));
     let recreated = (row.dlq.incarnation > 1).then(|| format!("topic recreated ({})", format::ordinal(row.dlq.incarnation)));
     let follow_ups = (row.follow_up_open > 0).then(|| format!("{} to follow up", format::exact(row.follow_up_open)));
-    [gone, recreated, follow_ups].into_iter().flatten().collect()
+    [dark, gone, recreated, follow_ups].into_iter().flatten().collect()
 }
 
 /// What retention puts at risk, in words.
@@ -286,4 +285,60 @@ fn backlog(view: &ClusterView, name: &str) -> Option<ClusterLine> {
         said.push_str(&format!(", {}/s, about {left} left", number(rate as u64)));
     }
     Some(ClusterLine { status: "info", word: "Catching up", text: said, progress: Some((taken_in, taken_in.saturating_add(waiting))) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::services::intake::{Problem, Progress};
+
+    fn cluster(connection: Connection) -> ClusterView {
+        ClusterView {
+            cluster: "main".to_owned(),
+            connection,
+            discovered_at_ms: None,
+            topics: Some(3),
+            partitions: 9,
+            stalled: None,
+            discovery: None,
+            complaint: None,
+            progress: Progress::default(),
+        }
+    }
+
+    fn said(view: &ClusterView) -> Vec<String> {
+        cluster_lines(view).into_iter().map(|line| line.text).collect()
+    }
+
+    #[test]
+    fn a_cluster_that_is_well_is_not_mentioned() {
+        assert_eq!(said(&cluster(Connection::Connected)), Vec::<String>::new());
+    }
+
+    #[test]
+    fn what_is_wrong_with_a_cluster_says_since_when_and_why() {
+        let at = 1_796_047_331_000;
+        let gone = cluster(Connection::Disconnected { since_ms: at, reason: "no broker answers\u{202e}".to_owned() });
+        assert_eq!(said(&gone), ["main: disconnected since 14:02:11 UTC: no broker answers⟨U+202E⟩"]);
+        let mut slow = cluster(Connection::Connecting);
+        slow.stalled = Some(Problem { since_ms: at, text: "database: connection refused".to_owned() });
+        assert_eq!(
+            said(&slow),
+            [
+                "main: connecting; what is stored is shown meanwhile",
+                "main: taking in waits since 14:02:11 UTC: database: connection refused. Nothing is lost"
+            ]
+        );
+    }
+
+    #[test]
+    fn a_backlog_shows_exact_counts_rate_and_time_left() {
+        let mut view = cluster(Connection::Connected);
+        view.progress = Progress { taken_in: 12_345, uncollected: Some(88_000), per_second: Some(1_234.5) };
+        let line = cluster_lines(&view).remove(0);
+        assert_eq!(line.text, "main: taking in the backlog: 12,345 taken in, about 88,000 not read yet, 1,234/s, about 1m 11s left");
+        assert_eq!(line.progress, Some((12_345, 100_345)));
+        view.progress.uncollected = Some(3);
+        assert_eq!(cluster_lines(&view), [], "a trickle is no backlog");
+    }
 }

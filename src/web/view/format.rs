@@ -140,7 +140,7 @@ impl Number {
 /// A rate: `42/min`, `1.1/min`, `0/min` when measured as nothing, `under 0.01/min` when it is not quite.
 pub fn per_minute(rate: f64) -> String {
     match rate {
-        rate if rate == 0.0 => "0/min".to_owned(),
+        0.0 => "0/min".to_owned(),
         rate if rate < 0.01 => "under 0.01/min".to_owned(),
         rate if rate < 0.1 => format!("{rate:.2}/min"),
         rate if rate < 9.95 => format!("{}/min", trim_zero(format!("{rate:.1}"))),

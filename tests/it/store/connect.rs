@@ -114,14 +114,11 @@ async fn a_busy_sqlite_writer_is_transient() {
 #[ignore = "needs a real PostgreSQL: run tests/run"]
 async fn postgres_errors_are_judged_by_their_state() {
     let url = postgres_url().await;
-    let wrong_password = url.replacen(":", ":", 1);
-    let (head, tail) = wrong_password.rsplit_once('@').unwrap();
+    let (head, tail) = url.rsplit_once('@').unwrap();
     let (scheme_and_user, _) = head.rsplit_once(':').unwrap();
-    let refused = Store::connect(&format!("{scheme_and_user}:hunter2@{tail}")).await;
-    if let Err(refused) = refused {
-        assert!(!refused.is_transient(), "{refused:?}");
-        assert!(!format!("{refused} {refused:?}").contains("hunter2"));
-    }
+    let refused = Store::connect(&format!("{scheme_and_user}:hunter2@{tail}")).await.unwrap_err();
+    assert!(!refused.is_transient(), "{refused:?}");
+    assert!(!format!("{refused} {refused:?}").contains("hunter2"));
     let store = Store::connect(&url).await.unwrap();
     let Store::Postgres(database) = &store else { panic!("PostgreSQL was asked for") };
     let fails = async |sql: &'static str| StoreError::from(sqlx::query(sql).execute(&database.pool).await.unwrap_err());

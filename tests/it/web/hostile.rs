@@ -109,20 +109,30 @@ on_both_stores! {
     }
 }
 
-#[tokio::test]
-async fn hostile_queries_and_paths_are_inert_in_error_pages() {
-    let (store, _folder) = crate::support::sqlite().await;
-    let house = House::new(store).await;
-    for path in [
-        "/%3Cscript%3Ealert(1)%3C/script%3E",
-        "/?%3Cscript%3E=1",
-        "/dlqs/main/%3Cscript%3E%E2%80%AE",
-        "/messages/%3Cimg%20src=x%20onerror=alert(1)%3E",
-        "/dlqs/%ff/%00",
-        "/messages?state=%3Cscript%3E",
-    ] {
-        let answer = house.get(path).await;
-        assert!(answer.status.is_client_error(), "{path}: {}", answer.status);
-        assert_inert(path, &answer.text());
+on_both_stores! {
+    async fn hostile_queries_and_paths_are_inert_in_error_pages(store: Store) {
+        let house = House::new(store).await;
+        for path in [
+            "/%3Cscript%3Ealert(1)%3C/script%3E",
+            "/?%3Cscript%3E=1",
+            "/dlqs/main/%3Cscript%3E%E2%80%AE",
+            "/dlqs/%ff/x",
+            "/dlqs/main/%00",
+            "/dlqs/main/%00/0/0",
+            "/api/v1/dlqs/%00/a",
+            "/messages/%3Cimg%20src=x%20onerror=alert(1)%3E",
+            "/messages/%00",
+            "/messages?topic=%00",
+            "/messages?state=%3Cscript%3E",
+        ] {
+            let answer = house.get(path).await;
+            assert!(answer.status.is_client_error(), "{path}: {}", answer.status);
+            assert_inert(path, &answer.text());
+        }
+        for form in ["name=%00&password=x", "name=%3Cscript%3E%E2%80%AE&password=%00"] {
+            let answer = house.post("/sign-in", form, "").await;
+            assert_eq!(answer.status, 422, "{form}");
+            assert_inert(form, &answer.text());
+        }
     }
 }

@@ -296,6 +296,23 @@ async fn the_api_pages_dlqs_and_filters_them_like_the_overview() {
 }
 
 #[tokio::test]
+async fn two_hundred_dlqs_stay_a_small_page() {
+    let (store, _folder) = crate::support::sqlite().await;
+    let house = House::new(store).await;
+    for n in 0..200 {
+        let topic = format!("team-{}.service-{n}.DLQ", n % 17);
+        let records = (0..20).map(|offset| record(&topic, offset, NOW_MS - (19 - offset) * HOUR_MS - n * 1_000, "{}", "x")).collect();
+        let dlq = house.take_in(&topic, records).await;
+        house.sample(&dlq, 4_000, None).await;
+    }
+    let request = Request::get("/").header(header::AUTHORIZATION, format!("Bearer {TOKEN}")).header(header::ACCEPT_ENCODING, "gzip");
+    let answer = house.send(request.body(Body::empty()).unwrap()).await;
+    assert_eq!(answer.header(header::CONTENT_ENCODING), "gzip");
+    assert!(answer.body.len() <= 50_000, "{} bytes of the 60 kB that page and style sheet may take", answer.body.len());
+    assert_eq!(all(&house.page("/").await, "#dlqs .name").len(), 200);
+}
+
+#[tokio::test]
 async fn an_empty_overview_says_what_would_fill_it() {
     let (store, _folder) = crate::support::sqlite().await;
     let page = House::new(store).await.page("/").await;
