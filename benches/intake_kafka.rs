@@ -218,6 +218,10 @@ fn resident(name: &str) -> f64 {
     line.split_whitespace().nth(1).unwrap().parse::<f64>().unwrap() / 1024.0
 }
 
+fn header<'a>(key: &'a str, value: &'a [u8]) -> Header<'a, &'a [u8]> {
+    Header { key, value: Some(value) }
+}
+
 struct Broker {
     admin: AdminClient<DefaultClientContext>,
     producer: ThreadedProducer<DefaultProducerContext>,
@@ -254,7 +258,6 @@ impl Broker {
             let key = format!("user-{}", n * 7_919 % 100_000);
             let (offset, kind, text) =
                 (n.to_be_bytes(), format!("com.example.payments.Failure{}", n % 20), format!("wallet {n} did not answer"));
-            let header = |key, value: &[u8]| Header { key, value: Some(value.to_vec()) };
             let headers = OwnedHeaders::new()
                 .insert(header("kafka_dlt-original-topic", b"payments.initiated"))
                 .insert(header("kafka_dlt-original-partition", &3_i32.to_be_bytes()))

@@ -43,7 +43,10 @@ impl IntakeJob {
     async fn run(self, name: String, token: CancellationToken) {
         let mut consumer = match IntakeConsumer::start(&self.cluster, self.limits) {
             Ok(consumer) => consumer,
-            Err(error) => return telemetry::job_failed(&name, &error.to_string()),
+            Err(error) => {
+                self.status.disconnected(self.clock.now_ms(), error.to_string());
+                return telemetry::job_failed(&name, &error.to_string());
+            }
         };
         let clock = self.clock.clone();
         let mut intake = Intake::new(self.store, self.inspector, self.clock, &self.cluster, self.dlqs, self.rules, self.status.clone());
@@ -66,7 +69,7 @@ impl IntakeJob {
             if ended {
                 return;
             }
-            if !intake.is_stalled() {
+            if intake.is_well() {
                 telemetry::progress(&name, clock.now_ms());
             }
         }

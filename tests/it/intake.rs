@@ -8,6 +8,7 @@ pub mod rig;
 use std::time::Duration;
 
 use lazaret::domain::settings::Start;
+use lazaret::kafka::intake::IntakeCommand;
 use lazaret::services::intake::Connection;
 use lazaret::store::Store;
 use lazaret::store::positions::GapKind;
@@ -150,6 +151,22 @@ on_both_stores! {
         assert_eq!(rig.stored("orders.DLQ").await, [((1, 0), offsets(20))].into());
         let ours = rig.store.positions(None).await.expect("readable").remove(0);
         assert!(ours.owner_epoch > theirs.owner_epoch, "claimed anew, not written under the old epoch");
+    }
+
+    /// A consumer that stopped reading a partition without a word is noticed by what is left to read.
+    async fn a_partition_that_stands_still_is_started_again(store: Store) {
+        let broker = in_process("orders.DLQ", 1);
+        let bootstrap = broker.bootstrap_servers();
+        produce(&bootstrap, "orders.DLQ", records(10, 0, "x"));
+        let mut rig = Rig::new(store, &bootstrap, "orders");
+        rig.cluster.discovery_interval_s = 1;
+        let mut instance = rig.instance();
+        instance.until("10 are in", async || rig.count("orders.DLQ").await == 10).await;
+        instance.obey(vec![IntakeCommand::Pause(("orders.DLQ".to_owned(), 0))]);
+        instance.go_on_for(Duration::from_millis(200)).await;
+        produce(&bootstrap, "orders.DLQ", records(10, 0, "later"));
+        instance.until("all are in", async || rig.count("orders.DLQ").await == 20).await;
+        assert_eq!(rig.stored("orders.DLQ").await, [((1, 0), offsets(20))].into());
     }
 
     /// I5 on the in-process broker; `i5_real` has a real one behind a door that opens later.
@@ -404,7 +421,6 @@ on_real_kafka! {
         produce(topics.bootstrap(), &topic, records(100, 0, "x"));
         let mut instance = rig.instance();
         instance.until("100 are in", async || rig.count(&topic).await == 100).await;
-        // While it runs: the log start moves past the position between two looks.
         drop(instance);
         produce(topics.bootstrap(), &topic, records(100, 0, "lost"));
         topics.delete_records_before(&topic, 0, 150).await;
@@ -416,6 +432,64 @@ on_real_kafka! {
         assert_eq!((gaps[0].kind, gaps[0].from_offset, gaps[0].to_offset), (GapKind::Retention, 100, 150));
         let expected: Vec<i64> = (0..100).chain(150..200).collect();
         assert_eq!(rig.stored(&topic).await, [((1, 0), expected)].into());
+    }
+
+    async fn what_retention_took_while_running_is_a_gap_too(store: Store) {
+        let (mut rig, topics, topic) = real(store, "rungap").await;
+        rig.cluster.discovery_interval_s = 1;
+        topics.create(&topic, 2, &[]).await;
+        produce(topics.bootstrap(), &topic, records(100, 0, "x"));
+        let mut instance = rig.instance();
+        instance.until("100 are in", async || rig.count(&topic).await == 100).await;
+        // The consumer falls so far behind that the log start overtakes it.
+        instance.obey(vec![IntakeCommand::Pause((topic.clone(), 0))]);
+        instance.go_on_for(Duration::from_millis(200)).await;
+        produce(topics.bootstrap(), &topic, records(100, 0, "lost"));
+        topics.delete_records_before(&topic, 0, 150).await;
+        instance.until("the rest is in", async || rig.count(&topic).await == 150).await;
+        let dlq = rig.store.dlq("main", &topic).await.expect("readable").expect("there");
+        let gaps = rig.store.gaps(dlq.id, 10).await.expect("readable");
+        let gaps: Vec<_> = gaps.iter().map(|gap| (gap.kind, gap.from_offset, gap.to_offset)).collect();
+        assert_eq!(gaps, vec![(GapKind::Retention, 100, 150)]);
+    }
+
+    /// The position that the consumer is told to read from is out of range by the time it asks: it stops and cannot say which.
+    async fn an_offset_reset_is_answered_by_a_seek(store: Store) {
+        let (mut rig, topics, topic) = real(store, "reset").await;
+        rig.cluster.discovery_interval_s = 3_600;
+        topics.create(&topic, 2, &[]).await;
+        produce(topics.bootstrap(), &topic, records(100, 0, "x"));
+        let mut instance = rig.instance();
+        instance.until("100 are in", async || rig.count(&topic).await == 100).await;
+        instance.obey(vec![IntakeCommand::Pause((topic.clone(), 0))]);
+        instance.go_on_for(Duration::from_millis(200)).await;
+        produce(topics.bootstrap(), &topic, records(100, 0, "lost"));
+        topics.delete_records_before(&topic, 0, 150).await;
+        instance.obey(vec![IntakeCommand::Start { partition: (topic.clone(), 0), offset: 100, generation: 0 }]);
+        instance.until("the rest is in", async || rig.count(&topic).await == 150).await;
+        assert!(instance.seen().iter().any(|event| event == "OffsetReset"), "{:?}", instance.seen());
+        produce(topics.bootstrap(), &topic, records(5, 1, "other"));
+        instance.until("the other partition goes on too", async || rig.count(&topic).await == 155).await;
+    }
+
+    async fn instances_come_and_go(store: Store) {
+        let (rig, topics, topic) = real(store, "churn").await;
+        topics.create(&topic, 6, &[]).await;
+        let fill = |word: &str| (0..6).for_each(|partition| produce(topics.bootstrap(), &topic, records(1_000, partition, word)));
+        fill("first");
+        let (mut a, mut b) = (rig.instance(), rig.instance());
+        a.until("one reads", async || rig.count(&topic).await > 0).await;
+        both_until(&mut a, &mut b, "all are in", async || rig.count(&topic).await == 6_000).await;
+        fill("second");
+        both_until(&mut a, &mut b, "some of the second", async || rig.count(&topic).await > 6_500).await;
+        drop(b);
+        let mut c = rig.instance();
+        both_until(&mut a, &mut c, "all of the second", async || rig.count(&topic).await == 12_000).await;
+        drop(a);
+        fill("third");
+        c.until("all of the third", async || rig.count(&topic).await == 18_000).await;
+        let stored = rig.stored(&topic).await;
+        assert!(stored.len() == 6 && stored.values().all(|found| *found == offsets(3_000)));
     }
 
     async fn a_truncated_log_is_a_gap_and_goes_on_at_its_end(store: Store) {

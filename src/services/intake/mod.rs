@@ -166,6 +166,11 @@ impl Intake {
         !self.pending.is_empty()
     }
 
+    /// Whether the cluster answers and nothing waits to be stored: what counts as progress of a job that may well have nothing to do.
+    pub fn is_well(&self) -> bool {
+        !self.is_stalled() && self.failures == 0 && self.status.view().connection == Connection::Connected
+    }
+
     /// How long until [`Intake::tick`] has something to do.
     pub fn due_in(&self) -> Duration {
         let now = self.clock.monotonic();

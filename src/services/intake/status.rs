@@ -96,8 +96,8 @@ impl ClusterStatus {
         });
     }
 
-    /// Keeps the time of the first failure: "disconnected since".
-    pub(super) fn disconnected(&self, now_ms: i64, reason: String) {
+    /// Keeps the time of the first failure: "disconnected since". For who starts the consumer, and for intake itself.
+    pub fn disconnected(&self, now_ms: i64, reason: String) {
         self.change(|view| match &mut view.connection {
             Connection::Disconnected { reason: old, .. } => *old = reason,
             connection => {
