@@ -8,9 +8,9 @@ use lazaret::store::samples::Sample;
 use rdkafka::mocking::MockCluster;
 
 use crate::intake::rig::{Rig, produce, records};
-use crate::on_both_stores;
 use crate::support::producer::{NewRecord, TestProducer, Topics};
 use crate::support::unique;
+use crate::{on_both_stores, on_real_kafka};
 
 fn sampler(rig: &Rig) -> Sampler {
     Sampler::new(rig.store.clone(), rig.inspector(), rig.clock.clone(), &rig.cluster, rig.dlqs.clone())
@@ -57,31 +57,6 @@ on_both_stores! {
         rig.dlqs.clear();
         assert_eq!(sampler(&rig).tick().await.expect("the store answers").dlqs, 0);
     }
-}
-
-macro_rules! on_real_kafka {
-    ($($(#[$meta:meta])* async fn $name:ident($store:ident: Store) $body:block)+) => {$(
-        mod $name {
-            use super::*;
-
-            async fn body($store: Store) $body
-
-            $(#[$meta])*
-            #[tokio::test(flavor = "multi_thread")]
-            #[ignore = "needs a real Kafka: run tests/run"]
-            async fn sqlite() {
-                let (store, _folder) = crate::support::sqlite().await;
-                body(store).await;
-            }
-
-            $(#[$meta])*
-            #[tokio::test(flavor = "multi_thread")]
-            #[ignore = "needs a real Kafka and a real PostgreSQL: run tests/run"]
-            async fn postgres() {
-                body(crate::support::postgres().await).await;
-            }
-        }
-    )+};
 }
 
 async fn real(store: Store, name: &str, config: &[(&str, &str)]) -> (Rig, Topics, String) {

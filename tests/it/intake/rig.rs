@@ -242,3 +242,30 @@ fn in_short(event: &IntakeEvent) -> String {
         event => format!("{event:?}"),
     }
 }
+
+/// Like `on_both_stores!`, for what needs the real broker too.
+#[macro_export]
+macro_rules! on_real_kafka {
+    ($($(#[$meta:meta])* async fn $name:ident($store:ident: Store) $body:block)+) => {$(
+        mod $name {
+            use super::*;
+
+            async fn body($store: Store) $body
+
+            $(#[$meta])*
+            #[tokio::test(flavor = "multi_thread")]
+            #[ignore = "needs a real Kafka: run tests/run"]
+            async fn sqlite() {
+                let (store, _folder) = $crate::support::sqlite().await;
+                body(store).await;
+            }
+
+            $(#[$meta])*
+            #[tokio::test(flavor = "multi_thread")]
+            #[ignore = "needs a real Kafka and a real PostgreSQL: run tests/run"]
+            async fn postgres() {
+                body($crate::support::postgres().await).await;
+            }
+        }
+    )+};
+}
