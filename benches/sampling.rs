@@ -20,6 +20,8 @@ use rdkafka::producer::{BaseRecord, DefaultProducerContext, Producer as _, Threa
 const TOPICS: i32 = 40;
 const PARTITIONS: i32 = 50;
 const RUNS: usize = 5;
+/// One sample takes some 25 ms, less than a scheduler's whim: so many are one measurement.
+const SAMPLES: u32 = 8;
 const FEW: usize = 2;
 const MANY: usize = 100 * FEW;
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -86,11 +88,19 @@ fn measure(bootstrap: &str, few: &[TopicPartition], many: &[TopicPartition]) {
         work();
         clock.monotonic() - began
     };
+    let sampled =
+        |partitions: &[TopicPartition], messages: usize| timed(&|| (0..SAMPLES).for_each(|_| bulk(partitions, messages))) / SAMPLES;
     let (mut ours, mut theirs, mut with_many) = (Vec::new(), Vec::new(), Vec::new());
-    for _ in 0..RUNS {
-        ours.push(timed(&|| bulk(few, FEW)));
+    for run in 0..RUNS {
         theirs.push(timed(&one_by_one));
-        with_many.push(timed(&|| bulk(many, MANY)));
+        // Whoever comes first alternates.
+        if run % 2 == 0 {
+            ours.push(sampled(few, FEW));
+            with_many.push(sampled(many, MANY));
+        } else {
+            with_many.push(sampled(many, MANY));
+            ours.push(sampled(few, FEW));
+        }
     }
     let (ours, theirs, with_many) = (median(ours), median(theirs), median(with_many));
     println!("sampling {:.1}ms {:.1}ms {:.1}", ms(ours), ms(theirs), ms(theirs) / ms(ours));

@@ -30,8 +30,9 @@ use crate::{demo as made_up, telemetry};
 
 pub use settings::Settings;
 
-/// How long everything may take to end before it is dropped where it stands; nothing is lost by that, it only ends less politely.
-pub const SHUTDOWN: Duration = Duration::from_secs(10);
+/// How long everything may take to end before it is dropped where it stands. Nothing is lost by that: a position is stored with its
+/// messages or not at all. A request to a broker that is away takes longer than anybody waits (containers are killed after 10 s).
+pub const SHUTDOWN: Duration = Duration::from_secs(6);
 
 /// Why the program could not start or go on.
 #[derive(Debug, thiserror::Error)]

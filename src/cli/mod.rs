@@ -80,7 +80,11 @@ fn run(command: args::Command) -> Result<(), Failure> {
 
 fn block_on(work: impl Future<Output = Result<(), Failure>>) -> Result<(), Failure> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
-    runtime.map_err(|error| Failure::Failed(format!("the system gives no threads: {error}")))?.block_on(work)
+    let runtime = runtime.map_err(|error| Failure::Failed(format!("the system gives no threads: {error}")))?;
+    let outcome = runtime.block_on(work);
+    // Does not wait for look-ups that block on a broker which is away.
+    runtime.shutdown_background();
+    outcome
 }
 
 /// The `LAZARET_*` variables. One that is not UTF-8 is refused by name.

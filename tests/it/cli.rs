@@ -11,7 +11,6 @@ use lazaret::domain::clock::Clock;
 use lazaret::domain::dialect::Dialect;
 use lazaret::domain::settings::{DialectChoice, Partitioner, Secret, Start, TokenSource, TopicMatch};
 use lazaret::services::access::Access;
-use lazaret::store::Store;
 
 use crate::on_both_stores;
 use crate::support::producer::{NewRecord, TestProducer, Topics};

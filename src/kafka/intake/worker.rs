@@ -149,18 +149,13 @@ impl Worker {
                 return;
             }
         };
-        let (mut started, mut stuck, mut later) = (Vec::new(), Vec::new(), Vec::new());
-        for (partition, offset) in due {
-            let refused = sought.find_partition(&partition.0, partition.1).is_none_or(|element| element.error().is_err());
-            match (refused, self.desk.tries(&partition) >= SEEKS) {
-                (false, _) => started.push(partition),
-                (true, true) => stuck.push((partition, offset)),
-                (true, false) => later.push(partition),
-            }
-        }
-        self.desk.try_later(later.iter(), now);
+        let (started, refused): (Vec<_>, Vec<_>) = due
+            .into_iter()
+            .partition(|((topic, number), _)| sought.find_partition(topic, *number).is_some_and(|element| element.error().is_ok()));
+        self.desk.try_later(refused.iter().map(|(partition, _)| partition), now);
+        let stuck: Vec<_> = refused.into_iter().filter(|(partition, _)| self.desk.tries(partition).is_multiple_of(SEEKS)).collect();
         self.assign_again(&stuck);
-        started.extend(stuck.into_iter().map(|(partition, _)| partition));
+        let started: Vec<_> = started.into_iter().map(|(partition, _)| partition).collect();
         for partition in &started {
             self.desk.started(partition);
         }
@@ -170,7 +165,8 @@ impl Worker {
         }
     }
 
-    /// Takes partitions out of the assignment and back in at their offset: what starts a fetcher that an offset reset has stopped.
+    /// Takes partitions out of the assignment and back in: what starts a fetcher that an offset reset has stopped. They are sought in all
+    /// the same afterwards: librdkafka forgets the old position only when the fetcher is through with stopping, or in a seek.
     fn assign_again(&mut self, partitions: &[(TopicPartition, i64)]) {
         if partitions.is_empty() {
             return;

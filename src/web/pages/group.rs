@@ -4,7 +4,7 @@ use askama::Template;
 use askama_web::WebTemplate;
 use axum::extract::{Path, RawQuery, State};
 
-use super::{GroupLine, MessageTable, Shell, SignedIn, dlq_path};
+use super::{GroupLine, MessageTable, Shell, SignedIn, dlq_path, kind_after_label};
 use crate::api::Failure;
 use crate::api::groups::unknown_group;
 use crate::api::query::{self, DEFAULT_LIMIT, Query};
@@ -63,7 +63,7 @@ pub fn identity(group: &Group) -> Vec<(&'static str, Option<String>)> {
     vec![
         ("DLQ", Some(text::line(&group.topic))),
         ("Consumer group", group.consumer_group.as_deref().and_then(said)),
-        ("Kind of failure", Some(group.class.as_str().to_owned())),
+        ("Kind of failure", Some(kind_after_label(group.class).to_owned())),
         ("Root exception", group.exception_class.as_deref().and_then(said)),
         ("Text, numbers and ids replaced", said(&group.normalised_text)),
         ("Top frame", group.top_frame.as_deref().and_then(said)),

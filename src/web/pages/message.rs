@@ -7,7 +7,7 @@ use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Redirect, Response};
 
 use super::group::identity;
-use super::{Shell, SignedIn, When, dlq_path, group_title, kind, words};
+use super::{Shell, SignedIn, When, dlq_path, group_title, kind_after_label, words};
 use crate::api::Failure;
 use crate::api::dlqs::names_could_be;
 use crate::api::messages::{unknown_message, value_note};
@@ -119,7 +119,7 @@ fn build(shell: Shell, message: MessageView, view: Option<&str>, now_ms: i64) ->
         said: row.exception_message.as_deref().map(|said| cut_block(said, TEXT_CAP)),
         stacktrace: stacktrace.map(|trace| cut_block(trace, TEXT_CAP)),
         state: words(row.state.as_str()),
-        class: kind(row.class),
+        class: kind_after_label(row.class),
         class_reason: text::short_line(&row.class_reason, 300),
         group_id: row.group_id,
         group_title: group.as_ref().map(group_title),

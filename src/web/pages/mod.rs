@@ -89,10 +89,18 @@ pub fn words(word: &str) -> String {
     word.replace('_', " ")
 }
 
-/// A kind of failure for people.
+/// A kind of failure for people, where it stands among other things.
 pub fn kind(class: FailureClass) -> &'static str {
     match class {
         FailureClass::Unknown => "kind not known",
+        class => class.as_str(),
+    }
+}
+
+/// A kind of failure for people, after its label.
+pub fn kind_after_label(class: FailureClass) -> &'static str {
+    match class {
+        FailureClass::Unknown => "not known",
         class => class.as_str(),
     }
 }
@@ -184,6 +192,7 @@ pub struct GroupLine {
     pub text: String,
     pub exception: Option<String>,
     pub class: &'static str,
+    pub class_after_label: &'static str,
     pub consumer_group: Option<String>,
     pub first: Option<When>,
     pub last: Option<When>,
@@ -198,6 +207,7 @@ impl GroupLine {
             text: group_title(group),
             exception: group.exception_class.as_deref().map(|class| text::short_line(class, 120)),
             class: kind(group.class),
+            class_after_label: kind_after_label(group.class),
             consumer_group: group.consumer_group.as_deref().map(|name| text::short_line(name, 80)),
             first: group.first_at_ms.map(|at| When::of(at, now_ms)),
             last: group.last_at_ms.map(|at| When::of(at, now_ms)),
