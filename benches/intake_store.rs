@@ -164,7 +164,12 @@ async fn empty(url: &str) -> Store {
 /// Writes out what earlier rounds left behind, so that no side pays for the other.
 async fn settle(store: &Store) {
     match store {
-        Store::Postgres(database) => drop(sqlx::query("CHECKPOINT").execute(&database.pool).await.unwrap()),
+        Store::Postgres(database) => {
+            // On a connection of its own: the store's have a time limit for a statement.
+            let mut connection = sqlx::ConnectOptions::connect(database.pool.connect_options().as_ref()).await.unwrap();
+            sqlx::query("CHECKPOINT").execute(&mut connection).await.unwrap();
+            connection.close().await.unwrap();
+        }
         Store::Sqlite(database) => drop(sqlx::query("PRAGMA wal_checkpoint(TRUNCATE)").execute(&database.writer).await.unwrap()),
     }
 }

@@ -41,7 +41,7 @@ macro_rules! read {
     };
 }
 
-/// `write!`, but for one statement that commits by itself, on the writer's pool.
+/// `write_one!(store, |pool| { .. })`: like `read!`, for one statement that writes and commits by itself, on the writer's pool.
 macro_rules! write_one {
     ($store:expr, |$pool:ident| $body:block) => {
         match $store {
