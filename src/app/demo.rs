@@ -26,6 +26,9 @@ pub struct RunningDemo {
     pub running: Running,
     /// Address, sign-ins, tokens, and where to look first.
     pub banner: String,
+    /// The in-process Kafka, for as long as anything may read from it: it ends when this is dropped, so shut `running` down first.
+    /// A consumer whose broker is gone would wait for an answer to its good-bye.
+    pub kafka: Arc<Demo>,
 }
 
 /// Tells the story, then serves it: database new, Kafka in this process, new failures trickling in.
@@ -46,8 +49,8 @@ pub async fn run(options: Options, clock: Clock) -> Result<RunningDemo, AppError
     }
     running.setup_link = None;
     let banner = demo.banner(&running.url);
+    let kafka = Arc::clone(&demo);
     running.supervisor.spawn("demo", move |token| {
-        // Holds the in-process Kafka for as long as anything reads from it.
         let (demo, clock) = (Arc::clone(&demo), clock.clone());
         async move {
             if let Err(error) = demo.trickle().run(clock, token).await {
@@ -55,7 +58,7 @@ pub async fn run(options: Options, clock: Clock) -> Result<RunningDemo, AppError
             }
         }
     });
-    Ok(RunningDemo { running, banner })
+    Ok(RunningDemo { running, banner, kafka })
 }
 
 fn settings(listen: String, demo: &Demo) -> Settings {

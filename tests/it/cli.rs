@@ -713,9 +713,12 @@ async fn suggest_writes_a_file_that_we_read_ourselves() {
     assert_eq!(entry(&other), None);
     assert!(written.contains("consumer group \"wallet\""), "{written}");
 
-    // With a file, only what it does not cover yet.
-    let covered =
-        format!("[clusters.main]\nbootstrap_servers = \"{}\"\n[[dlq]]\ncluster = \"main\"\ntopics = [\"{spring}\"]\n", topics.bootstrap());
+    // With a file, only what it does not cover yet: all names but those that begin as ours do.
+    let covered = format!(
+        "[clusters.main]\nbootstrap_servers = \"{}\"\n[[dlq]]\ncluster = \"main\"\ntopics = [\"{spring}\"]\n\
+         [[dlq]]\ncluster = \"main\"\npattern = '^([^s]|s[^u])'\n",
+        topics.bootstrap()
+    );
     std::fs::write(folder.path().join("lazaret.toml"), &covered).unwrap();
     let added = stdout(&lazaret(folder.path(), &[], &["check", "--suggest"]));
     assert!(added.contains(&empty) && !added.contains(&spring), "{added}");

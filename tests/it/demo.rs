@@ -159,7 +159,10 @@ async fn the_overview_names_the_worst_dlq_and_agrees_with_the_api_and_each_start
             assert_eq!(stranger.status(), 401, "the first start's token is gone");
             assert!(api[WALLET] < 1_500, "nothing is there twice: {api:?}");
         }
+        let stopping = Clock::system();
         assert_eq!(demo.running.shutdown().await, Vec::<String>::new(), "every job ends in time");
+        assert!(stopping.monotonic() < Duration::from_secs(5), "its Kafka is still there to be left in an orderly way");
+        drop(demo.kafka);
     }
 }
 
