@@ -198,6 +198,8 @@ pub struct Measures {
     pub oldest_age_ms: Option<i64>,
     pub arrivals_per_minute: Option<f64>,
     pub depth: Option<i64>,
+    /// Records in the topic that were not taken in yet, an estimate.
+    pub uncollected: Option<i64>,
 }
 
 /// A sample counts as data for this many intervals (one may be slow, one may fail) ..
@@ -243,6 +245,11 @@ fn judge_left(left_ms: Option<i64>) -> Status {
     }
 }
 
+/// While more is unread than read, nobody knows how old and how many they are: that is not healthy, whatever has been read so far.
+fn judge_unread(measures: &Measures) -> Status {
+    if measures.uncollected > measures.depth { Status::Warning } else { Status::Healthy }
+}
+
 /// The status of a DLQ: the worst that any measure says. Without data, and while muted, nothing else is said.
 pub fn judge(measures: &Measures) -> Status {
     if measures.muted {
@@ -255,7 +262,8 @@ pub fn judge(measures: &Measures) -> Status {
         judge_left(measures.at_risk.left_ms()),
         OLDEST_AGE_MS.judge(measures.oldest_age_ms),
         ARRIVALS_PER_MINUTE.judge(measures.arrivals_per_minute),
-        DEPTH.judge(measures.depth),
+        DEPTH.judge(measures.depth.map(|depth| depth.saturating_add(measures.uncollected.unwrap_or(0)))),
+        judge_unread(measures),
     ];
     said.into_iter().min_by_key(|status| status.rank()).unwrap_or(Status::Healthy)
 }
@@ -286,6 +294,7 @@ mod tests {
         oldest_age_ms: None,
         arrivals_per_minute: Some(0.0),
         depth: Some(0),
+        uncollected: Some(0),
     };
 
     #[test]
@@ -347,6 +356,9 @@ mod tests {
         assert_eq!(judge(&CALM), Status::Healthy);
         assert_eq!(judge(&Measures { has_data: false, ..CALM }), Status::NoData);
         assert_eq!(judge(&Measures { depth: None, ..CALM }), Status::NoData);
+        assert_eq!(judge(&Measures { uncollected: Some(14), ..CALM }), Status::Warning, "a backlog nobody has read yet");
+        assert_eq!(judge(&Measures { depth: Some(14), uncollected: Some(14), ..CALM }), Status::Healthy);
+        assert_eq!(judge(&Measures { depth: Some(5_000), uncollected: Some(5_000), ..CALM }), Status::Critical);
         assert_eq!(judge(&Measures { muted: true, has_data: false, ..CALM }), Status::Muted);
         assert_eq!(judge(&Measures { oldest_age_ms: Some(HOUR_MS - 1), ..CALM }), Status::Healthy);
         assert_eq!(judge(&Measures { oldest_age_ms: Some(HOUR_MS), ..CALM }), Status::Warning);
@@ -397,6 +409,7 @@ mod tests {
             oldest_age_ms: age,
             arrivals_per_minute: rate,
             depth,
+            uncollected: depth.map(|depth| depth % 7),
         })
     }
 

@@ -55,6 +55,8 @@ const CHUNK: usize = 500;
 
 /// How long the polling thread sleeps at most: the delay with which it notices that its inspector is gone.
 const POLL: Duration = Duration::from_millis(100);
+/// How long a failed listing waits for the reason to be reported.
+const EXPLANATION: Duration = Duration::from_millis(500);
 
 /// A client for look-ups in one cluster. Its methods may be called from several threads at once.
 pub struct Inspector {
@@ -356,9 +358,21 @@ impl Inspector {
 
     /// The metadata of all topics. Asking for all names none, so nothing can be created by it.
     fn metadata(&self, timeout: Duration) -> Result<Metadata, KafkaError> {
-        let metadata = self.consumer.fetch_metadata(None, timeout).map_err(|error| self.error(&failure_of(&error)))?;
+        let metadata = self.consumer.fetch_metadata(None, timeout).map_err(|error| {
+            self.wait_for_explanation();
+            self.error(&failure_of(&error))
+        })?;
         self.consumer.context().forget();
         Ok(metadata)
+    }
+
+    /// A call can fail before the polling thread has seen what librdkafka reports about it: a moment of patience turns "transport
+    /// failure" into "certificate verify failed".
+    fn wait_for_explanation(&self) {
+        let deadline = self.clock.monotonic() + EXPLANATION;
+        while self.consumer.context().explanation().is_none() && self.clock.monotonic() < deadline {
+            std::thread::sleep(Duration::from_millis(20));
+        }
     }
 
     /// What librdkafka reported last that explains why nothing answers.

@@ -246,6 +246,7 @@ fn measures(row: &DlqHealth) -> Measures {
         oldest_age_ms: row.oldest_age_ms,
         arrivals_per_minute: row.arrivals_per_min,
         depth: Some(row.depth),
+        uncollected: row.uncollected,
     }
 }
 

@@ -71,6 +71,7 @@ impl Intake {
         }
         self.note_gone(&names, now_ms).await?;
         self.listed = Some(names);
+        self.listings += 1;
         self.subscribe();
         first_failure.map_or(Ok(()), Err)
     }
@@ -137,9 +138,13 @@ impl Intake {
                 let lives = self.store.incarnations(dlq.id).await?;
                 Ok(!lives.iter().any(|life| life.topic_id.as_deref() == Some(present)))
             }
-            // Without an id only a record can tell.
+            // Without an id only a record can tell. Reading one is slow, and a topic is recreated as a whole: after the first listing,
+            // which may follow a long absence, each listing looks at one partition in turn.
             _ => {
-                for (&partition, &next_offset) in known.positions.get(&dlq.id).into_iter().flatten() {
+                let positions = known.positions.get(&dlq.id).into_iter().flatten();
+                let count = positions.clone().count();
+                let turn = self.listed.is_some().then(|| self.listings % count.max(1));
+                for (_, (&partition, &next_offset)) in positions.enumerate().filter(|(index, _)| turn.is_none_or(|turn| turn == *index)) {
                     let id = PartitionId { dlq_id: dlq.id, incarnation: dlq.incarnation, partition };
                     if self.record_differs(id, &dlq.topic, next_offset, settings).await? {
                         return Ok(true);

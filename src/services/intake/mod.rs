@@ -116,6 +116,8 @@ pub struct Intake {
     discovery_at: Duration,
     /// Listings that failed in a row.
     listing_failures: u32,
+    /// Listings that succeeded, for what takes turns.
+    listings: usize,
     /// When to look once more at partitions that seemed outside their log or stopped.
     second_look_at: Option<Duration>,
     /// Whether the consumer stopped some partition since the last second look.
@@ -153,6 +155,7 @@ impl Intake {
             retry_at: None,
             discovery_at: clock.monotonic(),
             listing_failures: 0,
+            listings: 0,
             second_look_at: None,
             reset: false,
             rate: Rate::default(),
