@@ -90,6 +90,18 @@ async fn count_applied(connection: &mut impl sqlx::migrate::Migrate, migrated: b
     Ok(connection.list_applied_migrations("_sqlx_migrations").await?.len())
 }
 
+/// What may stand behind the `?` of a PostgreSQL URL. sqlx would ignore any other and write its value to the log, where a misspelt
+/// `pasword=` does not belong.
+const POSTGRES_PARAMETERS: [&str; 11] =
+    ["sslmode", "sslrootcert", "sslcert", "sslkey", "host", "hostaddr", "port", "dbname", "user", "password", "options"];
+
+/// The name of the first parameter that is not among them, without its value.
+fn unknown_parameter(url: &str) -> Option<&str> {
+    let query = url.split_once('?')?.1;
+    let mut names = query.split('&').map(|pair| pair.split_once('=').map_or(pair, |(name, _)| name));
+    names.find(|name| !name.is_empty() && !name.starts_with("options[") && !POSTGRES_PARAMETERS.contains(name))
+}
+
 /// A parsed `database.url`.
 enum Target {
     Postgres(Box<PgConnectOptions>),
@@ -99,7 +111,10 @@ enum Target {
 impl Target {
     fn parse(url: &str) -> Result<Target, StoreError> {
         match url.split_once(':') {
-            Some(("postgres" | "postgresql", _)) => {
+            Some(("postgres" | "postgresql", rest)) => {
+                if let Some(name) = unknown_parameter(rest) {
+                    return Err(StoreError::Url(format!("the parameter {name:?} is not known: use {}", POSTGRES_PARAMETERS.join(", "))));
+                }
                 // The parser's own words may quote a part of the URL; ours do not.
                 let options = PgConnectOptions::from_str(url).map_err(|_| {
                     StoreError::Url("not a usable address: write postgres://user:password@host:port/database, with %-escapes for : / @ ? # in user and password".into())
@@ -217,5 +232,8 @@ mod tests {
         for url in ["postgres://u:hunter2@h:notaport/d", "postgres://u:hunter2@h/d?sslmode=hunter2", "mysql://u:hunter2@h/d"] {
             assert!(!refusal(url).contains("hunter2"), "{url}");
         }
+        let misspelt = refusal("postgres://h/d?sslmode=require&pasword=hunter2");
+        assert!(misspelt.contains("\"pasword\"") && !misspelt.contains("hunter2"), "{misspelt}");
+        assert!(Target::parse("postgres://h/d?sslmode=require&options[search_path]=a").is_ok());
     }
 }
