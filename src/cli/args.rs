@@ -21,7 +21,7 @@ pub enum Command {
     Demo(Demo),
     /// Watch DLQs and serve the pages.
     Serve(Serve),
-    /// Look whether everything that is configured can be reached, and say what is missing. Changes nothing.
+    /// Test that everything that is configured can be reached, and say what is missing. Changes nothing.
     Check(Check),
     /// Bring the database up to this version.
     Migrate(Place),
@@ -39,7 +39,7 @@ pub enum Command {
         #[command(subcommand)]
         command: TokenCommand,
     },
-    /// Where a key goes, and why.
+    /// Show which partition a record key goes to.
     Partition {
         #[command(subcommand)]
         command: PartitionCommand,
@@ -51,7 +51,7 @@ pub enum Command {
 #[derive(Debug, Args)]
 pub struct Demo {
     /// Address and port of the pages
-    #[arg(long, default_value = "127.0.0.1:8080", value_parser = config::listen_address)]
+    #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:8080", value_parser = config::listen_address)]
     pub listen: String,
     /// Folder of the demo's database; what an earlier demo left in it is deleted
     #[arg(long, value_name = "FOLDER", default_value = crate::app::demo::DEFAULT_FOLDER)]
@@ -68,8 +68,8 @@ pub struct Serve {
     /// Build no producer: nothing can ever be sent. Always so without a file
     #[arg(long)]
     pub read_only: bool,
-    /// Address and port of the pages [default: server.listen]
-    #[arg(long, value_parser = config::listen_address)]
+    /// Address and port of the pages [default: server.listen of the file, else 127.0.0.1:8080]
+    #[arg(long, value_name = "ADDRESS:PORT", value_parser = config::listen_address)]
     pub listen: Option<String>,
 }
 
@@ -77,7 +77,7 @@ pub struct Serve {
 pub struct Check {
     #[command(flatten)]
     pub source: Source,
-    /// Write TOML for the topics that look like DLQs to standard output
+    /// Write TOML for the topics that look like DLQs to standard output. Reads one record of each; takes a while on many topics
     #[arg(long)]
     pub suggest: bool,
 }
@@ -88,13 +88,13 @@ pub struct Source {
     /// The configuration [default: lazaret.toml if there is one]
     #[arg(long, value_name = "FILE", conflicts_with_all = ["bootstrap", "dlq", "start", "property", "property_file"])]
     pub config: Option<PathBuf>,
-    /// Without a file: host:port of one or several brokers
+    /// Without a file: one or several brokers, separated by commas
     #[arg(long, value_name = "HOST:PORT")]
     pub bootstrap: Option<String>,
     /// Without a file: a regular expression that the names of DLQs match, for example '\.(DLQ|DLT)$'; may be repeated
     #[arg(long, value_name = "PATTERN", requires = "bootstrap")]
     pub dlq: Vec<String>,
-    /// Without a file: where a DLQ that was never seen before begins: earliest, latest, or an age such as 7d
+    /// Without a file: where a DLQ that was never seen before begins: earliest, latest, or an age such as 7d [default: earliest]
     #[arg(long, requires = "bootstrap")]
     pub start: Option<String>,
     /// Without a file: a property of librdkafka, for example security.protocol=SASL_SSL; may be repeated
@@ -117,6 +117,7 @@ pub struct Place {
 pub enum UserCommand {
     /// Add a user; the password is asked for.
     Add {
+        /// Name to sign in with
         name: String,
         #[command(flatten)]
         grant: Grant,
@@ -125,20 +126,25 @@ pub enum UserCommand {
     },
     /// Replace a user's password and end the user's sessions.
     Passwd {
+        /// Name of the user
         name: String,
         #[command(flatten)]
         password: PasswordSource,
     },
     /// Show all users.
     List,
-    /// Lock a user out and end the user's sessions.
-    Disable { name: String },
+    /// Lock a user out for good and end the user's sessions. There is no way back in this version; the name stays taken.
+    Disable {
+        /// Name of the user
+        name: String,
+    },
 }
 
 #[derive(Debug, Subcommand)]
 pub enum TokenCommand {
     /// Make an API token; its secret is shown once.
     Create {
+        /// Name that the list shows, such as the program that uses it
         name: String,
         #[command(flatten)]
         grant: Grant,
@@ -149,7 +155,10 @@ pub enum TokenCommand {
     /// Show all tokens, without their secrets.
     List,
     /// End a token.
-    Revoke { name: String },
+    Revoke {
+        /// Name of the token
+        name: String,
+    },
 }
 
 /// What someone may do, and on whose DLQs.
@@ -180,18 +189,19 @@ pub struct PasswordSource {
 
 #[derive(Debug, Subcommand)]
 pub enum PartitionCommand {
-    /// Which partition a key maps to, what moves when the topic grows, where salted keys spread.
+    /// Which partition a key maps to, what moves when the topic grows, and where the key spreads when -0 to -11 is appended to it.
     Explain(Explain),
 }
 
 #[derive(Debug, Args)]
 pub struct Explain {
+    /// The record key, as text
     #[arg(long)]
     pub key: String,
     /// Partitions of the topic now
     #[arg(long, value_parser = clap::value_parser!(i32).range(1..))]
     pub partitions: i32,
-    /// Partitions it is to have
+    /// Partitions of the topic after it has grown
     #[arg(long, default_value = "8", value_parser = clap::value_parser!(i32).range(1..))]
     pub new_partitions: i32,
 }
