@@ -109,6 +109,23 @@ on_both_stores! {
     }
 }
 
+#[tokio::test]
+async fn a_record_of_nothing_but_headers_is_a_page_of_bounded_length() {
+    let (store, _folder) = crate::support::sqlite().await;
+    let house = House::new(store).await;
+    let mut crowded = record("x.DLQ", 0, NOW_MS, "{}", "said");
+    let own = crowded.headers.len();
+    crowded.headers.extend((0..100_000).map(|_| Header { name: "kafka_dlt-exception-fqcn".into(), value: Some(b"E".to_vec()) }));
+    house.take_in("x.DLQ", vec![crowded]).await;
+    let id = house.json("/api/v1/messages").await["items"][0]["id"].as_i64().expect("an id");
+    let answer = house.get(&format!("/messages/{id}")).await;
+    assert_eq!(answer.status, 200, "in time");
+    assert!(answer.text().len() < 400_000, "{} bytes", answer.text().len());
+    assert!(text_of(&answer.page(), "#headers").contains(&format!("Headers {} Cut: the first 500 are shown", 100_000 + own)));
+    let all = house.json(&format!("/api/v1/messages/{id}")).await["headers"].as_array().expect("headers").len();
+    assert_eq!(all, 100_000 + own);
+}
+
 on_both_stores! {
     async fn hostile_queries_and_paths_are_inert_in_error_pages(store: Store) {
         let house = House::new(store).await;
