@@ -46,7 +46,7 @@ pub fn install_metrics() -> Result<PrometheusHandle, BuildError> {
 }
 
 const COUNTERS: &[(&str, &str)] = &[
-    ("lazaret_intake_messages_total", "Dead letters taken in"),
+    ("lazaret_intake_messages_total", "Dead letters taken in, those counted among the duplicates included"),
     ("lazaret_intake_bytes_total", "Bytes of key, value and headers of the dead letters taken in"),
     ("lazaret_intake_duplicates_total", "Records read again whose message was there already"),
     ("lazaret_intake_discarded_batches_total", "Batches thrown away because the partition was another's or another topic's by then"),

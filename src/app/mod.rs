@@ -102,8 +102,11 @@ pub async fn start(settings: Settings, clock: Clock) -> Result<Running, AppError
         Some(address) => Some(bind("server.metrics_listen", address).await?),
         None => None,
     };
-    let address = local_address(&listener, &settings.listen)?;
-    let metrics_address = metrics_listener.as_ref().map(|listener| local_address(listener, &settings.listen)).transpose()?;
+    let address = local_address("server.listen", &listener, &settings.listen)?;
+    let metrics_address = match (&metrics_listener, &settings.metrics_listen) {
+        (Some(listener), Some(asked)) => Some(local_address("server.metrics_listen", listener, asked)?),
+        _ => None,
+    };
     let url = settings.public_url.clone().unwrap_or_else(|| format!("http://{}", reachable(address)));
 
     // A refused property stops the start before anything is opened or changed.
@@ -202,8 +205,8 @@ async fn bind(key: &'static str, address: &str) -> Result<std::net::TcpListener,
     listener.map_err(|reason| AppError::Listen { key, address: address.to_owned(), reason })
 }
 
-fn local_address(listener: &std::net::TcpListener, asked: &str) -> Result<SocketAddr, AppError> {
-    listener.local_addr().map_err(|reason| AppError::Listen { key: "server.listen", address: asked.to_owned(), reason })
+fn local_address(key: &'static str, listener: &std::net::TcpListener, asked: &str) -> Result<SocketAddr, AppError> {
+    listener.local_addr().map_err(|reason| AppError::Listen { key, address: asked.to_owned(), reason })
 }
 
 /// An address that a browser on this machine can open.

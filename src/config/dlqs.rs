@@ -120,6 +120,15 @@ pub(super) fn dlq(mut section: Section<'_>, names: &Names) -> Option<Dlq> {
         cluster: cluster?,
         topics: topics?,
     };
+    for (key, template) in [("business_key", &settings.business_key), ("tenant", &settings.tenant)] {
+        if let Some(masked) = template.as_ref().and_then(|template| settings.mask.iter().find(|pointer| template.reads(pointer))) {
+            section.fault(
+                key,
+                format!("would show {masked:?}, which mask hides"),
+                "Take a field that everybody may see and search for, or take that one out of mask",
+            );
+        }
+    }
     Some(Dlq { settings, replay })
 }
 

@@ -66,13 +66,27 @@ pub enum OldestUncollected {
     Unknown,
 }
 
-/// How long a topic keeps its records (`retention.ms`).
+impl OldestUncollected {
+    /// With one more record, of time `at_ms`. What is unknown stays so.
+    pub fn or_older(self, at_ms: i64) -> OldestUncollected {
+        match self {
+            OldestUncollected::Nothing => OldestUncollected::At(at_ms),
+            OldestUncollected::At(before_ms) => OldestUncollected::At(before_ms.min(at_ms)),
+            OldestUncollected::Unknown => OldestUncollected::Unknown,
+        }
+    }
+}
+
+/// How long a topic keeps its records, as the broker tells it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Retention {
+    /// Records are deleted this many ms after their timestamp (`retention.ms`).
     Ms(i64),
-    /// `retention.ms=-1`, or a topic that is only compacted.
+    /// Never deleted by time: `retention.ms=-1`, or a topic that is only compacted.
     Unlimited,
+    /// The broker refuses to tell (no DescribeConfigs).
     NotPermitted,
+    /// The broker cannot be asked (the in-process one does not know the request).
     Unknown,
 }
 
@@ -207,10 +221,11 @@ const FRESH_INTERVALS: i64 = 3;
 /// .. but never for less than this.
 const FRESH_AT_LEAST_MS: i64 = MINUTE_MS;
 
-/// Whether the newest successful sample still says how a DLQ is.
+/// Whether the newest successful sample still says how a DLQ is. One from as far ahead does not either: an instance whose clock ran ahead
+/// took it, and may be gone for just as long.
 pub fn is_fresh(last_success_ms: Option<i64>, now_ms: i64, sample_interval_ms: i64) -> bool {
     let lasts_ms = sample_interval_ms.saturating_mul(FRESH_INTERVALS).max(FRESH_AT_LEAST_MS);
-    last_success_ms.is_some_and(|at_ms| now_ms.saturating_sub(at_ms) <= lasts_ms)
+    last_success_ms.is_some_and(|at_ms| now_ms.abs_diff(at_ms) <= lasts_ms.unsigned_abs())
 }
 
 /// A limit from which on (or, for time left, below which) a measure is worth a look, and one from which on it is urgent.
@@ -314,6 +329,12 @@ mod tests {
         assert_eq!(at(OldestUncollected::Unknown, Retention::NotPermitted), AtRisk::NotPermitted);
         assert_eq!(at(OldestUncollected::Unknown, Retention::Ms(100)), AtRisk::Unknown);
         assert_eq!(at(OldestUncollected::At(0), Retention::Unknown), AtRisk::Unknown);
+        assert_eq!(
+            at(OldestUncollected::Nothing.or_older(NOW - 3).or_older(NOW - 5).or_older(NOW - 4), Retention::Ms(100)),
+            AtRisk::AtRisk { left_ms: 95 }
+        );
+        // Timestamps are the producer's: any number.
+        assert_eq!(at(OldestUncollected::At(i64::MIN), Retention::Ms(i64::MAX)), AtRisk::AtRisk { left_ms: 0 });
         for said in [AtRisk::AllStored, AtRisk::AtRisk { left_ms: 7 }, AtRisk::NotPermitted, AtRisk::Unlimited, AtRisk::Unknown] {
             assert_eq!(AtRisk::from_parts(said.as_str(), said.left_ms()), said);
         }
@@ -396,6 +417,9 @@ mod tests {
         assert!(!is_fresh(Some(NOW - 60_001), NOW, 15_000));
         assert!(is_fresh(Some(NOW - 90_000), NOW, 30_000));
         assert!(!is_fresh(None, NOW, 15_000));
+        assert!(is_fresh(Some(NOW + 60_000), NOW, 15_000));
+        assert!(!is_fresh(Some(NOW + 60_001), NOW, 15_000), "not from an hour ahead either");
+        assert!(!is_fresh(Some(i64::MIN), i64::MAX, i64::MAX - 1));
     }
 
     fn any_measures() -> impl Strategy<Value = Measures> {

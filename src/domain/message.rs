@@ -6,9 +6,10 @@ use sha2::{Digest as _, Sha256};
 
 use super::classify::{ClassRule, FailureClass, classify};
 use super::dialect::{DeadLetteredAt, Origin, Reading, read};
-use super::fingerprint::{Ingredients, fingerprint, normalise, root_cause, top_frame};
+use super::fingerprint::{Ingredients, fingerprint, normalise};
 use super::record::{Record, display_text_within, pack_headers};
 use super::settings::DlqSettings;
+use super::stacktrace::{root_cause, top_frame};
 
 /// Where a message stands. `Replayed` and `Archived` are its ends; the others count towards depth.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -116,7 +117,7 @@ pub const KEY_LIMIT: usize = 1024;
 pub const EXCEPTION_MESSAGE_LIMIT: usize = 4 * 1024;
 
 /// 2000-01-01T00:00:00Z: Kafka is younger, and seconds mistaken for milliseconds lie before it.
-const EARLIEST_PLAUSIBLE_MS: i64 = 946_684_800_000;
+pub const EARLIEST_PLAUSIBLE_MS: i64 = 946_684_800_000;
 /// How far another machine's clock may be ahead of ours.
 const MAX_AHEAD_MS: i64 = 5 * 60 * 1000;
 

@@ -14,4 +14,5 @@ pub mod message;
 pub mod partition;
 pub mod record;
 pub mod settings;
+pub mod stacktrace;
 pub mod template;

@@ -73,6 +73,12 @@ impl KeyTemplate {
         &self.source
     }
 
+    /// Whether the key holds what stands at this JSON pointer of the value, or a part of it.
+    pub fn reads(&self, pointer: &str) -> bool {
+        let Some(masked) = pointer_tokens(pointer) else { return false };
+        self.parts.iter().any(|part| matches!(part, Part::Value(read) if read.starts_with(&masked)))
+    }
+
     /// The key of a record, exact: a number keeps its digits as they stand in the JSON, however many there are.
     ///
     /// `None` when any part is missing, null, empty, an object or array, or (key and headers) not UTF-8: a key with a hole in it

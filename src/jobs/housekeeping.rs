@@ -56,9 +56,11 @@ impl Housekeeping {
             let (this, work) = (this.clone(), work.clone());
             async move {
                 let mut turns = Turns::new(this.store.clone(), this.clock.clone(), name, &this.holder, this.lease, interval);
-                while turns.next(&token).await {
-                    let result = work(this.store.clone(), this.clock.now_ms()).await;
-                    turns.done(result);
+                // Each of these may be done by two at once without harm; the lease only spares the work.
+                while turns.next(&token).await.is_some() {
+                    if let Some(result) = turns.during(work(this.store.clone(), this.clock.now_ms())).await {
+                        turns.done(result);
+                    }
                 }
                 turns.end().await;
             }
@@ -67,11 +69,18 @@ impl Housekeeping {
 }
 
 /// Reports counters that differ from what they count. It repairs nothing: a difference is a fault to be found.
+/// A DLQ too large to be counted within the database's limits does not keep the others from being looked at.
 async fn compare_counters(store: Store) -> Result<(), StoreError> {
+    let mut first_failure = None;
     for dlq in store.dlqs().await? {
-        for drift in store.check_counters(dlq.id).await? {
-            telemetry::counter_drift(&dlq.cluster, &dlq.topic, &drift.counter, drift.counted, drift.actual);
+        match store.check_counters(dlq.id).await {
+            Ok(drifts) => {
+                for drift in drifts {
+                    telemetry::counter_drift(&dlq.cluster, &dlq.topic, &drift.counter, drift.counted, drift.actual);
+                }
+            }
+            Err(error) => drop(first_failure.get_or_insert(error)),
         }
     }
-    Ok(())
+    first_failure.map_or(Ok(()), Err)
 }

@@ -38,9 +38,10 @@ impl SamplerJob {
         let interval = Duration::from_secs(self.cluster.sample_interval_s.max(1));
         let mut turns = Turns::new(self.store.clone(), self.clock.clone(), &name, &self.holder, self.lease, interval);
         let mut sampler = Sampler::new(self.store, self.inspector, self.clock, &self.cluster, self.dlqs);
-        while turns.next(&token).await {
-            let sampled = sampler.tick().await;
-            turns.done(sampled.map(drop));
+        while let Some(lease) = turns.next(&token).await {
+            if let Some(sampled) = turns.during(sampler.tick(Some(&lease))).await {
+                turns.done(sampled.map(drop));
+            }
         }
         turns.end().await;
     }

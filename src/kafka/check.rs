@@ -8,7 +8,8 @@ use rdkafka::error::RDKafkaErrorCode;
 use rdkafka::topic_partition_list::TopicPartitionList;
 
 use super::client::{KafkaError, Reporter, client_config, creation_error};
-use super::inspect::{Inspector, Retention, TopicInfo, TopicPartition};
+use super::inspect::{Inspector, TopicInfo, TopicPartition};
+use crate::domain::health::Retention;
 use crate::domain::settings::ClusterSettings;
 
 /// One question to the cluster and what came of it.

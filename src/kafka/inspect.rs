@@ -13,6 +13,7 @@ use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
 use super::client::{KafkaError, Reporter, client_config, creation_error};
 use super::ffi::{self, Failure, Read, TopicId};
 use crate::domain::clock::Clock;
+use crate::domain::health::Retention;
 use crate::domain::record::Record;
 use crate::domain::settings::ClusterSettings;
 
@@ -31,19 +32,6 @@ pub type TopicPartition = (String, i32);
 pub struct LogEnds {
     pub start: i64,
     pub end: i64,
-}
-
-/// The retention of a topic as the broker tells it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Retention {
-    /// Records are deleted this many ms after their timestamp.
-    Ms(i64),
-    /// Never deleted by time.
-    Unlimited,
-    /// The broker refuses to tell (no DescribeConfigs).
-    NotPermitted,
-    /// The broker cannot be asked (the in-process one does not know the request).
-    Unknown,
 }
 
 /// What Kafka itself creates; nobody's dead letters. (Names from `org.apache.kafka.common.internals.Topic` and tiered storage.)

@@ -278,7 +278,7 @@ fn partition_views(incarnation: i32, positions: &[Position], samples: &[Partitio
         let partition = sample.id.partition;
         let position = views.get(&partition).and_then(|view| view.position).or(sample.position);
         // From the sample's own pair: it read the position before the end.
-        let uncollected = sample.log_end.zip(sample.position).map(|(end, position)| (end - position).max(0));
+        let uncollected = health::uncollected([(sample.position, sample.log_end)]);
         views.insert(
             partition,
             PartitionView {

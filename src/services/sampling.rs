@@ -8,10 +8,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::domain::clock::Clock;
+use crate::domain::health::{self, AtRisk, OldestUncollected, Retention};
 use crate::domain::settings::{ClusterSettings, DlqSettings, settings_for};
 use crate::kafka::client::KafkaError;
-use crate::kafka::inspect::{Inspector, LogEnds, Retention, TopicPartition};
+use crate::kafka::inspect::{Inspector, LogEnds, TopicPartition};
 use crate::store::dlqs::Dlq;
+use crate::store::leases::HeldLease;
 use crate::store::positions::{PartitionId, Position};
 use crate::store::samples::{PartitionSample, Sample};
 use crate::store::{Store, StoreError};
@@ -31,6 +33,9 @@ pub enum SamplingError {
     Store(#[from] StoreError),
     #[error("a look-up ended early: {0}")]
     Task(#[from] tokio::task::JoinError),
+    /// Nothing was written.
+    #[error("another instance samples by now: this look was thrown away")]
+    LeaseLost,
 }
 
 /// What one tick did.
@@ -61,35 +66,6 @@ enum OldestAt {
     NoRecord,
 }
 
-/// What is said of a DLQ's risk; the words of [`Sample::at_risk_state`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Risk {
-    AllStored,
-    LeftMs(i64),
-    NotPermitted,
-    Unlimited,
-    Unknown,
-}
-
-impl Risk {
-    fn word(self) -> &'static str {
-        match self {
-            Risk::AllStored => "all_stored",
-            Risk::LeftMs(_) => "at_risk",
-            Risk::NotPermitted => "not_permitted",
-            Risk::Unlimited => "unlimited",
-            Risk::Unknown => "unknown",
-        }
-    }
-
-    fn left_ms(self) -> Option<i64> {
-        match self {
-            Risk::LeftMs(ms) => Some(ms),
-            _ => None,
-        }
-    }
-}
-
 /// Samples the DLQs of one cluster. One instance at a time does, under a lease that its job keeps.
 pub struct Sampler {
     cluster: String,
@@ -108,9 +84,12 @@ impl Sampler {
         Sampler { cluster: cluster.name.clone(), dlqs, store, inspector, clock, retention: BTreeMap::new(), oldest: BTreeMap::new() }
     }
 
-    /// Samples every DLQ that is configured and exists. Errors: the store could not be read or written; a cluster that cannot be asked
-    /// is no error but samples that say so.
-    pub async fn tick(&mut self) -> Result<Sampled, SamplingError> {
+    /// Samples every DLQ that is configured and exists, and writes it under `lease` (None: nobody else can be sampling). A cluster that
+    /// cannot be asked is no error but samples that say so.
+    ///
+    /// # Errors
+    /// The store could not be read or written, or the lease is another's by now.
+    pub async fn tick(&mut self, lease: Option<&HeldLease>) -> Result<Sampled, SamplingError> {
         let now_ms = self.clock.now_ms();
         let mut dlqs = self.store.dlqs().await?;
         dlqs.retain(|dlq| {
@@ -137,10 +116,10 @@ impl Sampler {
                 true => Some("no partition has a position yet".to_owned()),
                 false => looks.iter().find_map(|look| look.error.clone()),
             };
-            let uncollected = error.is_none().then(|| looks.iter().filter_map(uncollected).sum());
+            let uncollected = health::uncollected(looks.iter().map(|look| (look.position, look.log_end)));
             let risk = match uncollected {
-                None => Risk::Unknown,
-                Some(0) => Risk::AllStored,
+                None => AtRisk::Unknown,
+                Some(0) => AtRisk::AllStored,
                 Some(_) => self.risk(dlq, &looks, now_ms, &mut run).await?,
             };
             if let Some(error) = &error {
@@ -152,13 +131,15 @@ impl Sampler {
                 at_ms: now_ms,
                 uncollected,
                 depth: Some(depths.get(&dlq.id).map_or(0, |counts| counts.depth())),
-                at_risk_state: risk.word().to_owned(),
+                at_risk_state: risk.as_str().to_owned(),
                 at_risk_left_ms: risk.left_ms(),
                 error,
             });
             partition_samples.extend(looks);
         }
-        self.store.save_samples(&samples, &partition_samples).await?;
+        if !self.store.save_samples(lease, &samples, &partition_samples).await? {
+            return Err(SamplingError::LeaseLost);
+        }
         self.forget_others(&dlqs);
         Ok(run)
     }
@@ -191,23 +172,21 @@ impl Sampler {
         Ok(())
     }
 
-    /// How long until the oldest record not taken in expires.
-    async fn risk(&mut self, dlq: &Dlq, looks: &[PartitionSample], now_ms: i64, run: &mut Sampled) -> Result<Risk, SamplingError> {
-        let retention_ms = match self.retention.get(&dlq.topic).map(|(_, retention)| *retention) {
-            Some(Retention::Ms(ms)) => ms,
-            Some(Retention::Unlimited) => return Ok(Risk::Unlimited),
-            Some(Retention::NotPermitted) => return Ok(Risk::NotPermitted),
-            Some(Retention::Unknown) | None => return Ok(Risk::Unknown),
-        };
-        let mut oldest: Option<i64> = None;
-        for look in looks.iter().filter(|look| uncollected(look).is_some_and(|records| records > 0)) {
+    /// How long until the oldest record not taken in expires. No record is read where the retention alone decides.
+    async fn risk(&mut self, dlq: &Dlq, looks: &[PartitionSample], now_ms: i64, run: &mut Sampled) -> Result<AtRisk, SamplingError> {
+        let retention = self.retention.get(&dlq.topic).map_or(Retention::Unknown, |(_, retention)| *retention);
+        let mut oldest = OldestUncollected::Nothing;
+        if !matches!(retention, Retention::Ms(_)) {
+            return Ok(health::at_risk(OldestUncollected::Unknown, retention, now_ms));
+        }
+        for look in looks.iter().filter(|look| look.log_end > look.position) {
             match self.oldest_of(dlq, look, run).await? {
-                Some(OldestAt::Ms(ms)) => oldest = Some(oldest.map_or(ms, |oldest| oldest.min(ms))),
+                Some(OldestAt::Ms(ms)) => oldest = oldest.or_older(ms),
                 Some(OldestAt::NoRecord) => {}
-                Some(OldestAt::Unstamped) | None => return Ok(Risk::Unknown),
+                Some(OldestAt::Unstamped) | None => return Ok(AtRisk::Unknown),
             }
         }
-        Ok(oldest.map_or(Risk::AllStored, |at_ms| Risk::LeftMs((retention_ms - (now_ms - at_ms)).max(0))))
+        Ok(health::at_risk(oldest, retention, now_ms))
     }
 
     /// The time of a partition's oldest record that is not taken in; None when it is not known.
@@ -269,30 +248,4 @@ fn look_at(dlq: &Dlq, positions: &[Position], ends: &Ends, now_ms: i64) -> Vec<P
         }
     };
     positions.iter().map(look).collect()
-}
-
-/// Offsets between position and end; never negative.
-fn uncollected(look: &PartitionSample) -> Option<i64> {
-    Some((look.log_end? - look.position?).max(0))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn look(position: i64, start: i64, end: i64) -> PartitionSample {
-        let id = PartitionId { dlq_id: 1, incarnation: 1, partition: 0 };
-        PartitionSample { id, at_ms: 0, position: Some(position), log_start: Some(start), log_end: Some(end), error: None }
-    }
-
-    #[test]
-    fn m2_uncollected_is_never_negative() {
-        assert_eq!(uncollected(&look(105, 0, 100)), Some(0));
-        assert_eq!(uncollected(&look(90, 0, 100)), Some(10));
-    }
-
-    #[test]
-    fn a_partition_that_was_not_asked_has_no_number() {
-        assert_eq!(uncollected(&PartitionSample { log_end: None, ..look(0, 0, 0) }), None);
-    }
 }

@@ -37,6 +37,17 @@ const TRANSIENT_STATES: [&str; 10] = ["40001", "40P01", "53300", "55P03", "57014
 /// SQLite's primary result codes for "someone else is writing": SQLITE_BUSY and SQLITE_LOCKED.
 const BUSY_CODES: [i64; 2] = [5, 6];
 
+/// SQLSTATE classes that blame the rows: data exception, integrity constraint, program limit (PostgreSQL manual, appendix A).
+const REFUSING_CLASSES: [&str; 3] = ["22", "23", "54"];
+
+/// The same of SQLite: SQLITE_TOOBIG, SQLITE_CONSTRAINT, SQLITE_MISMATCH.
+const REFUSALS: [i64; 3] = [18, 19, 20];
+
+/// SQLite's primary code: the low byte of an extended one (sqlite.org/rescode.html).
+fn primary_code(code: &str) -> Option<i64> {
+    code.parse::<i64>().ok().map(|code| code & 0xff)
+}
+
 impl StoreError {
     /// Whether waiting and trying again may help (connection lost, database starting, pool exhausted, SQLite busy).
     pub fn is_transient(&self) -> bool {
@@ -44,6 +55,22 @@ impl StoreError {
             StoreError::Database(error) => sqlx_is_transient(error),
             StoreError::Migrate(sqlx::migrate::MigrateError::Execute(error)) => sqlx_is_transient(error),
             StoreError::Stalled(_) => true,
+            _ => false,
+        }
+    }
+
+    /// Whether the database refuses what it was given, so that the same rows would be refused again. Everything else (a full disk, a
+    /// server that went read-only, a missing table) says nothing against the rows: they are kept as they are until it is put right.
+    pub fn refuses_the_data(&self) -> bool {
+        match self {
+            StoreError::TooLarge(_) | StoreError::Database(sqlx::Error::Encode(_)) => true,
+            StoreError::Database(sqlx::Error::Database(error)) => {
+                let Some(code) = error.code() else { return false };
+                if error.try_downcast_ref::<sqlx::sqlite::SqliteError>().is_some() {
+                    return primary_code(&code).is_some_and(|code| REFUSALS.contains(&code));
+                }
+                REFUSING_CLASSES.contains(&code.get(..2).unwrap_or_default())
+            }
             _ => false,
         }
     }
@@ -63,8 +90,7 @@ fn sqlx_is_transient(error: &sqlx::Error) -> bool {
         sqlx::Error::Database(error) => {
             let Some(code) = error.code() else { return false };
             if error.try_downcast_ref::<sqlx::sqlite::SqliteError>().is_some() {
-                // The low byte of an extended code is the primary one (sqlite.org/rescode.html).
-                return code.parse::<i64>().is_ok_and(|code| BUSY_CODES.contains(&(code & 0xff)));
+                return primary_code(&code).is_some_and(|code| BUSY_CODES.contains(&code));
             }
             TRANSIENT_STATES.contains(&code.as_ref()) || code.starts_with("08")
         }

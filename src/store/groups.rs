@@ -133,24 +133,25 @@ impl TryFrom<RawGroup> for Group {
     }
 }
 
-/// Groups with their counts: counters and the deltas not folded yet, in one statement and so as of one moment. `$1` is the DLQ, `$2` one group or 0 for all,
-/// `$3` the limit, `$4` and `$5` the kinds of counter.
+/// Groups with their counts: counters and the deltas not folded yet, in one statement and so as of one moment. `$1` is the DLQ, `$2..=$3` the ids
+/// (a range even for one: both databases walk their index by it, which an "or all" would keep them from), `$4` the limit, `$5` and `$6` the
+/// kinds of counter.
 const GROUPS: &str = "WITH counted AS (
-        SELECT ref, CAST(SUM(CASE WHEN kind = $4 THEN amount ELSE 0 END) AS BIGINT) AS open,
-            CAST(SUM(CASE WHEN kind = $5 THEN amount ELSE 0 END) AS BIGINT) AS total, MIN(first_ms) AS first_at_ms, MAX(last_ms) AS last_at_ms
-        FROM (SELECT ref, kind, amount, first_ms, last_ms FROM counters WHERE dlq_id = $1 AND kind IN ($4, $5) AND ($2 = 0 OR ref = $2)
-            UNION ALL SELECT ref, kind, amount, first_ms, last_ms FROM counter_deltas WHERE dlq_id = $1 AND kind IN ($4, $5) AND ($2 = 0 OR ref = $2)) both_kinds
+        SELECT ref, CAST(SUM(CASE WHEN kind = $5 THEN amount ELSE 0 END) AS BIGINT) AS open,
+            CAST(SUM(CASE WHEN kind = $6 THEN amount ELSE 0 END) AS BIGINT) AS total, MIN(first_ms) AS first_at_ms, MAX(last_ms) AS last_at_ms
+        FROM (SELECT ref, kind, amount, first_ms, last_ms FROM counters WHERE dlq_id = $1 AND kind IN ($5, $6) AND ref BETWEEN $2 AND $3
+            UNION ALL SELECT ref, kind, amount, first_ms, last_ms FROM counter_deltas WHERE dlq_id = $1 AND kind IN ($5, $6) AND ref BETWEEN $2 AND $3) both_kinds
         GROUP BY ref)
     SELECT g.id, g.dlq_id, d.cluster, d.topic, g.fingerprint, g.class, g.consumer_group, g.exception_class, g.normalised_text, g.top_frame,
         COALESCE(c.open, 0) AS open, COALESCE(c.total, 0) AS total, c.first_at_ms, c.last_at_ms
     FROM groups g JOIN dlqs d ON d.id = g.dlq_id LEFT JOIN counted c ON c.ref = g.id
-    WHERE g.dlq_id = $1 AND ($2 = 0 OR g.id = $2)
-    ORDER BY COALESCE(c.open, 0) DESC, g.id LIMIT $3";
+    WHERE g.dlq_id = $1 AND g.id BETWEEN $2 AND $3
+    ORDER BY COALESCE(c.open, 0) DESC, g.id LIMIT $4";
 
 impl Store {
     /// The groups of a DLQ, most open messages first.
     pub async fn groups(&self, dlq_id: i64, limit: i64) -> Result<Vec<Group>, StoreError> {
-        self.counted_groups(dlq_id, 0, limit).await
+        self.counted_groups(dlq_id, (0, i64::MAX), limit).await
     }
 
     /// One group; None if there is none of that id.
@@ -158,14 +159,15 @@ impl Store {
         const DLQ_OF: &str = "SELECT dlq_id FROM groups WHERE id = $1";
         let dlq_id = read!(self, |pool| { sqlx::query_scalar::<Db, i64>(DLQ_OF).bind(id).fetch_optional(pool).await? })?;
         match dlq_id {
-            Some(dlq_id) => Ok(self.counted_groups(dlq_id, id, 1).await?.pop()),
+            Some(dlq_id) => Ok(self.counted_groups(dlq_id, (id, id), 1).await?.pop()),
             None => Ok(None),
         }
     }
 
-    async fn counted_groups(&self, dlq_id: i64, id: i64, limit: i64) -> Result<Vec<Group>, StoreError> {
+    async fn counted_groups(&self, dlq_id: i64, (first, last): (i64, i64), limit: i64) -> Result<Vec<Group>, StoreError> {
         read!(self, |pool| {
-            let query = sqlx::query_as::<Db, RawGroup>(GROUPS).bind(dlq_id).bind(id).bind(limit).bind(GROUP_OPEN).bind(GROUP_TOTAL);
+            let query =
+                sqlx::query_as::<Db, RawGroup>(GROUPS).bind(dlq_id).bind(first).bind(last).bind(limit).bind(GROUP_OPEN).bind(GROUP_TOTAL);
             query.fetch_all(pool).await?.into_iter().map(Group::try_from).collect::<Result<Vec<Group>, StoreError>>()?
         })
     }

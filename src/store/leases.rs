@@ -22,6 +22,13 @@ pub struct LeaseRow {
     pub renewal: i64,
 }
 
+/// A lease that is ours, as writes of leased work name it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HeldLease {
+    pub name: String,
+    pub epoch: i64,
+}
+
 impl Store {
     /// The row; None if the lease was never taken.
     pub async fn lease(&self, name: &str) -> Result<Option<LeaseRow>, StoreError> {

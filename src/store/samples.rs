@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use super::leases::HeldLease;
 use super::positions::PartitionId;
 use super::sql_pieces::{Dialect as _, rows, text};
 use super::{Store, StoreError};
@@ -106,16 +107,32 @@ macro_rules! sample_row {
 }
 
 impl Store {
-    /// Appends samples and replaces the newest partition samples, in one transaction. A second sample of the same DLQ and instant replaces the first.
-    pub async fn save_samples(&self, samples: &[Sample], partitions: &[PartitionSample]) -> Result<(), StoreError> {
+    /// Appends samples and replaces the partition samples, in one transaction. A second sample of the same DLQ and instant replaces the first.
+    /// False: the lease under which they were taken is another's by now, and nothing was written. None writes under no lease.
+    pub async fn save_samples(
+        &self,
+        lease: Option<&HeldLease>,
+        samples: &[Sample],
+        partitions: &[PartitionSample],
+    ) -> Result<bool, StoreError> {
         let samples = rows(&samples.iter().map(NewSample::from).collect::<Vec<_>>());
         let mut partitions: Vec<RawPartition> = partitions.iter().map(RawPartition::from).collect();
         // In one order, so that two samplers at once cannot deadlock.
         partitions.sort_by_key(|sample| (sample.dlq_id, sample.incarnation, sample.partition));
         let partitions = rows(&partitions);
         transaction!(self, |tx| {
-            sqlx::query(Db::SAVE_SAMPLES).bind(&samples).execute(&mut *tx).await?;
-            sqlx::query(Db::SAVE_PARTITION_SAMPLES).bind(&partitions).execute(&mut *tx).await?;
+            let holds = match lease {
+                Some(HeldLease { name, epoch }) => {
+                    let row = sqlx::query_scalar::<Db, i64>(Db::LEASE_HOLDS).bind(text(name)).bind(epoch);
+                    row.fetch_optional(&mut *tx).await?.is_some()
+                }
+                None => true,
+            };
+            if holds {
+                sqlx::query(Db::SAVE_SAMPLES).bind(&samples).execute(&mut *tx).await?;
+                sqlx::query(Db::SAVE_PARTITION_SAMPLES).bind(&partitions).execute(&mut *tx).await?;
+            }
+            holds
         })
     }
 

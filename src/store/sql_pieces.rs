@@ -50,6 +50,8 @@ pub(super) trait Dialect {
     const FIND_GROUPS: &'static str;
     /// Makes the groups `$1` that do not exist yet.
     const ADD_GROUPS: &'static str;
+    /// A row if the lease `$1` still has the epoch `$2`; nobody takes it over before the transaction ends.
+    const LEASE_HOLDS: &'static str;
     const SAVE_SAMPLES: &'static str;
     const SAVE_PARTITION_SAMPLES: &'static str;
     /// A JSON list of numbers as rows of one column, to stand after `IN`. `{}` is the placeholder.
@@ -152,7 +154,7 @@ macro_rules! save_partition_samples {
         insert_rows!($db "partition_samples (dlq_id, incarnation, partition, at_ms, position, log_start, log_end, error)"
             ("dlq_id" "BIGINT", "incarnation" "INTEGER", "partition" "INTEGER", "at_ms" "BIGINT", "position" "BIGINT", "log_start" "BIGINT", "log_end" "BIGINT", "error" "TEXT")
             "WHERE true ON CONFLICT (dlq_id, incarnation, partition) DO UPDATE SET at_ms = excluded.at_ms, position = excluded.position,
-             log_start = excluded.log_start, log_end = excluded.log_end, error = excluded.error WHERE excluded.at_ms >= partition_samples.at_ms")
+             log_start = excluded.log_start, log_end = excluded.log_end, error = excluded.error")
     };
 }
 
@@ -189,6 +191,9 @@ dialects! {
         "SELECT fingerprint, id FROM groups WHERE dlq_id = $1 AND fingerprint IN (SELECT value FROM json_array_elements_text($2::json))",
         "SELECT fingerprint, id FROM groups WHERE dlq_id = $1 AND fingerprint IN (SELECT value FROM json_each($2))";
     ADD_GROUPS: add_groups!(postgres), add_groups!(sqlite);
+    LEASE_HOLDS:
+        "SELECT epoch FROM leases WHERE name = $1 AND epoch = $2 FOR SHARE",
+        "SELECT epoch FROM leases WHERE name = $1 AND epoch = $2";
     SAVE_SAMPLES: save_samples!(postgres), save_samples!(sqlite);
     SAVE_PARTITION_SAMPLES: save_partition_samples!(postgres), save_partition_samples!(sqlite);
     IN_LIST:

@@ -1,7 +1,9 @@
 //! The one table: method, path, who may, handler. The router is built from it, and the permission test walks it.
 
 use axum::Router;
-use axum::middleware;
+use axum::extract::Request;
+use axum::middleware::{self, Next};
+use axum::response::{IntoResponse as _, Response};
 use axum::routing::{MethodRouter, get, post};
 
 use super::pages::{access, dlq, group, message, messages, operations, overview};
@@ -50,6 +52,10 @@ pub const ROUTES: &[Route] = &[
     route("POST", "/setup", ANYONE, || post(access::setup)),
 ];
 
+/// Below here everything lies that sends, or prepares to. A read-only Lazaret refuses whatever there is more than looking, with the reason,
+/// and whether or not this version has a handler for it.
+const SENDS: [&str; 2] = ["/replays", "/api/v1/replays"];
+
 /// Pages, API and operations. Serve it with connect info (`into_make_service_with_connect_info::<SocketAddr>`), so that attempts to
 /// sign in are counted per client.
 pub fn router(state: AppState) -> Router {
@@ -65,7 +71,18 @@ pub fn router(state: AppState) -> Router {
         .fallback(|| async { Failure::of_status(axum::http::StatusCode::NOT_FOUND) })
         .method_not_allowed_fallback(|| async { Failure::of_status(axum::http::StatusCode::METHOD_NOT_ALLOWED) })
         .with_state(state.clone());
+    let router = if state.options.read_only { router.layer(middleware::from_fn(send_nothing)) } else { router };
     frame::around(router, &state)
+}
+
+async fn send_nothing(request: Request, next: Next) -> Response {
+    let sends = |path: &str| SENDS.iter().any(|root| path.strip_prefix(root).is_some_and(|rest| rest.is_empty() || rest.starts_with('/')));
+    if request.method().is_safe() || !sends(request.uri().path()) {
+        return next.run(request).await;
+    }
+    let reason =
+        "This Lazaret is read-only (--read-only, or server.read_only): it has no producer, so nothing can be sent or prepared to be.";
+    Failure::forbidden(reason).into_response()
 }
 
 /// `/metrics`, `/healthz` and `/readyz` without sign-in, for `server.metrics_listen`.

@@ -179,7 +179,7 @@ async fn furnish(house: &House) {
         at_risk_left_ms: Some(7 * HOUR_MS),
         error: None,
     };
-    house.store.save_samples(&[risk], &[]).await.expect("a sample");
+    house.store.save_samples(None, &[risk], &[]).await.expect("a sample");
     for topic in
         ["payments.fraud.DLQ", "ledger.export.dlq", "a-topic-with-a-rather-long-name.of-some-team.and-its-consumer-group.dead-letters.v2"]
     {

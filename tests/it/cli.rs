@@ -157,6 +157,14 @@ const WRONG: &[(&str, &[&str])] = &[
         &["dlq[1].custom.origin_offset.encoding: \"i64\" is not known. Use text, i32be or i64be."],
     ),
     ("[[dlq]]\ncluster = 'main'\ntopics = ['a']\nbusiness_key = '{value:payment_id}'", &["dlq[1].business_key:", "is not a key template"]),
+    (
+        "[[dlq]]\ncluster = 'main'\ntopics = ['a']\nmask = ['/card', '/email']\nbusiness_key = '{key}-{value:/email}'",
+        &["dlq[1].business_key: would show \"/email\", which mask hides. Take a field"],
+    ),
+    (
+        "[[dlq]]\ncluster = 'main'\ntopics = ['a']\nmask = ['/card', '/email']\ntenant = '{value:/card/bank}'",
+        &["dlq[1].tenant: would show \"/card\", which mask hides. Take a field"],
+    ),
     ("[[dlq]]\ncluster = 'main'\ntopics = ['a']\nmask = ['card']", &["dlq[1].mask: \"card\" is not a JSON pointer. Begin with /"]),
     ("[[dlq]]\ncluster = 'main'\ntopics = ['a']\npartitioner = 'murmur2'", &["Use murmur2_random or consistent_random"]),
     ("[[dlq]]\ncluster = 'main'\ntopics = ['a']\nmax_laps = 0", &["dlq[1].max_laps: 0 is out of range"]),

@@ -18,7 +18,7 @@ fn sampler(rig: &Rig) -> Sampler {
 
 /// Samples once: what was done, and the DLQ's newest sample beside its newest successful one.
 async fn look(sampler: &mut Sampler, rig: &Rig, topic: &str) -> (Sampled, Sample, Option<Sample>) {
-    let run = sampler.tick().await.expect("the store answers");
+    let run = sampler.tick(None).await.expect("the store answers");
     let dlq = rig.store.dlq("main", topic).await.expect("readable").expect("there");
     let latest = rig.store.latest_samples().await.expect("readable");
     let (newest, successful) = latest.into_iter().find(|(sample, _)| sample.dlq_id == dlq.id).expect("sampled");
@@ -55,7 +55,7 @@ on_both_stores! {
         let mut rig = Rig::new(store, &broker.bootstrap_servers(), "orders");
         rig.instance().discover().await;
         rig.dlqs.clear();
-        assert_eq!(sampler(&rig).tick().await.expect("the store answers").dlqs, 0);
+        assert_eq!(sampler(&rig).tick(None).await.expect("the store answers").dlqs, 0);
     }
 }
 
@@ -91,11 +91,11 @@ on_real_kafka! {
         let mut instance = rig.instance();
         instance.until("3 are in", async || rig.count(&topic).await == 3).await;
         let mut sampler = sampler(&rig);
-        assert_eq!(sampler.tick().await.expect("the store answers").dlqs, 1);
+        assert_eq!(sampler.tick(None).await.expect("the store answers").dlqs, 1);
         topics.delete(&[&topic]).await;
         let gone = async || rig.store.dlq("main", &topic).await.expect("readable").expect("there").gone_since_ms.is_some();
         instance.until("it is gone", gone).await;
-        assert_eq!(sampler.tick().await.expect("the store answers").dlqs, 0);
+        assert_eq!(sampler.tick(None).await.expect("the store answers").dlqs, 0);
         assert_eq!(rig.messages(&topic).await.len(), 3);
     }
 

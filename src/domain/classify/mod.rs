@@ -6,8 +6,8 @@ use regex::Regex;
 use serde::{Deserialize, Serialize};
 
 use super::dialect::Reading;
-use super::fingerprint::{is_class_name, root_exception};
 use super::record::Record;
+use super::stacktrace::{is_class_name, root_exception};
 
 /// The kind of failure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]

@@ -1,18 +1,14 @@
 //! Which failure group a message belongs to, and why.
 //!
-//! [`normalise()`] takes what differs from message to message out of an error text, [`top_frame`] finds where the root cause was thrown;
-//! [`fingerprint`] hashes both with the DLQ, the consumer group, the class and the exception.
+//! [`normalise()`] takes what differs from message to message out of an error text; [`fingerprint()`] hashes the rest with the DLQ, the consumer
+//! group, the class, the exception and the frame that [`super::stacktrace`] found.
 
-mod frame;
 mod normalise;
 
 use sha2::{Digest as _, Sha256};
 
 use super::classify::FailureClass;
-use super::message::GroupIdentity;
 
-pub(super) use frame::is_class_name;
-pub use frame::{root_cause, root_exception, top_frame};
 pub use normalise::normalise;
 
 /// What makes one failure group.
@@ -26,7 +22,7 @@ pub struct Ingredients<'a> {
     pub exception_class: Option<&'a str>,
     /// From [`normalise()`].
     pub normalised_text: &'a str,
-    /// From [`top_frame`].
+    /// From [`super::stacktrace::top_frame`].
     pub top_frame: Option<&'a str>,
 }
 
@@ -61,19 +57,6 @@ fn hex(bytes: &[u8]) -> String {
         out.push(char::from(DIGITS[usize::from(byte & 15)]));
     }
     out
-}
-
-/// What all messages of a group have in common: (what, which), in words for a page. What is unknown says so.
-pub fn why_one_group(identity: &GroupIdentity) -> Vec<(&'static str, String)> {
-    let or_unknown = |text: &Option<String>| text.clone().unwrap_or_else(|| "not known".to_owned());
-    let text = &identity.normalised_text;
-    vec![
-        ("consumer group", or_unknown(&identity.consumer_group)),
-        ("kind of failure", identity.class.as_str().to_owned()),
-        ("root exception", or_unknown(&identity.exception_class)),
-        ("text, with numbers, ids and quoted values taken out", if text.is_empty() { "none".to_owned() } else { text.clone() }),
-        ("thrown at", or_unknown(&identity.top_frame)),
-    ]
 }
 
 #[cfg(test)]

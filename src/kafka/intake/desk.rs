@@ -10,7 +10,6 @@ use tokio::sync::mpsc::Sender;
 use tokio::sync::mpsc::error::TrySendError;
 
 use super::callbacks::Rebalance;
-use super::worker::POLL;
 use super::{Batch, BatchLimits, IntakeEvent, PartitionRead};
 use crate::domain::clock::Clock;
 use crate::domain::record::Record;
@@ -18,6 +17,8 @@ use crate::kafka::client::{KafkaError, Trouble};
 use crate::kafka::ffi;
 use crate::kafka::inspect::TopicPartition;
 
+/// The longest wait in one poll: the delay with which a command is noticed.
+pub(super) const POLL: Duration = Duration::from_millis(50);
 /// A partition that was assigned just now cannot be sought in yet.
 const SEEK_AGAIN: Duration = Duration::from_millis(50);
 /// Positions are looked at this often even if nothing hints at a change.

@@ -13,14 +13,12 @@ use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
 use tokio::sync::mpsc::Sender;
 
 use super::callbacks::Callbacks;
-use super::desk::{Desk, Flow, Handover, Link};
+use super::desk::{Desk, Flow, Handover, Link, POLL};
 use super::{BatchLimits, IntakeCommand, IntakeEvent};
 use crate::kafka::client::KafkaError;
 use crate::kafka::ffi;
 use crate::kafka::inspect::TopicPartition;
 
-/// The longest wait in one poll: the delay with which a command is noticed.
-pub(super) const POLL: Duration = Duration::from_millis(50);
 /// A full queue is waited for this long before the partitions are paused: pausing throws away what was fetched ahead.
 const PATIENCE: Duration = Duration::from_secs(1);
 /// How long librdkafka's own thread may take to answer a seek.

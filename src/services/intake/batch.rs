@@ -144,7 +144,7 @@ impl Intake {
         while let Some(mut piece) = self.pending.pop_front() {
             if let Err(error) = self.store_piece(&mut piece).await {
                 match error {
-                    IntakeError::Store(error) if !error.is_transient() => {
+                    IntakeError::Store(error) if error.refuses_the_data() => {
                         if let Err(error) = self.isolate(piece, error.into()).await {
                             return self.stall(&error);
                         }

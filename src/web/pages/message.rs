@@ -1,5 +1,7 @@
 //! `/messages/{id}`: why did it fail, what is it, where did it come from?
 
+use std::collections::BTreeMap;
+
 use askama::Template;
 use askama_web::WebTemplate;
 use axum::extract::{Path, RawQuery, State};
@@ -23,6 +25,8 @@ use crate::web::view::{format, text};
 const TEXT_CAP: usize = 16_000;
 /// Header values longer than this are cut on the page.
 const HEADER_CAP: usize = 2_000;
+/// A record of a megabyte has room for hundreds of thousands of headers; a page shows so many.
+const HEADERS_SHOWN: usize = 500;
 
 #[derive(Template, WebTemplate)]
 #[template(path = "messages/message.html")]
@@ -46,6 +50,8 @@ pub struct MessagePage {
     times: Vec<TimeFact>,
     value: ValueBox,
     headers: Vec<HeaderLine>,
+    /// All there are, shown or not.
+    header_count: usize,
     history: Option<String>,
 }
 
@@ -128,6 +134,7 @@ fn build(shell: Shell, message: MessageView, view: Option<&str>, now_ms: i64) ->
         times: times(&row, now_ms),
         value: value_box(row.id, &value, view),
         headers: header_lines(&headers, &fields),
+        header_count: headers.len(),
         history: reading.filter(|reading| !reading.history.is_empty()).map(|reading| {
             let older: Vec<&str> = reading.history.iter().map(|dialect| dialect.as_str()).collect();
             format!("It also carries headers of {}: an older failure.", older.join(", "))
@@ -238,8 +245,14 @@ fn shown_bytes(id: i64, bytes: &[u8], view: Option<&str>, mut notes: Vec<String>
 }
 
 fn header_lines(headers: &[Header], fields: &[FieldReading]) -> Vec<HeaderLine> {
+    let mut by_header: BTreeMap<usize, Vec<&FieldReading>> = BTreeMap::new();
+    for field in fields {
+        if let Some(index) = field.header {
+            by_header.entry(index).or_default().push(field);
+        }
+    }
     let line = |(index, header): (usize, &Header)| {
-        let read: Vec<_> = fields.iter().filter(|field| field.header == Some(index)).collect();
+        let read = by_header.get(&index).map_or(&[][..], Vec::as_slice);
         let said: Vec<String> = read.iter().map(|field| reading_in_words(field)).collect();
         HeaderLine {
             name: text::short_line(&display_text(&header.name), 250),
@@ -249,7 +262,7 @@ fn header_lines(headers: &[Header], fields: &[FieldReading]) -> Vec<HeaderLine> 
             odd: read.iter().any(|field| field.odd),
         }
     };
-    headers.iter().enumerate().map(line).collect()
+    headers.iter().enumerate().take(HEADERS_SHOWN).map(line).collect()
 }
 
 fn reading_in_words(field: &FieldReading) -> String {

@@ -1,8 +1,9 @@
 //! Look-ups that join no group and change nothing.
 
 use lazaret::domain::clock::Clock;
+use lazaret::domain::health::Retention;
 use lazaret::kafka::client::KafkaError;
-use lazaret::kafka::inspect::{Inspector, LogEnds, Retention, TopicPartition};
+use lazaret::kafka::inspect::{Inspector, LogEnds, TopicPartition};
 use rdkafka::mocking::MockCluster;
 
 use super::{PATIENCE, cluster};

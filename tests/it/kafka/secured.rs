@@ -5,10 +5,11 @@ use std::time::Duration;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use lazaret::domain::clock::Clock;
+use lazaret::domain::health::Retention;
 use lazaret::domain::settings::{ClusterSettings, TokenSource};
 use lazaret::kafka::check::{Outcome, Step, probe};
 use lazaret::kafka::client::KafkaError;
-use lazaret::kafka::inspect::{Inspector, Retention};
+use lazaret::kafka::inspect::Inspector;
 
 use super::{PATIENCE, Reading, cluster, with};
 use crate::support::producer::{NewRecord, TestProducer, Topics};

@@ -110,6 +110,20 @@ async fn a_busy_sqlite_writer_is_transient() {
     assert!(StoreError::from(busy).is_transient());
 }
 
+/// What is wrong with the rows is told from what is wrong with the place: intake gives up a record's reading only for the first.
+#[tokio::test]
+async fn a_full_sqlite_disk_says_nothing_against_the_rows() {
+    let (store, _folder) = sqlite().await;
+    let Store::Sqlite(database) = &store else { panic!("SQLite was asked for") };
+    let fails = async |sql: &'static str| StoreError::from(sqlx::query(sql).execute(&database.writer).await.unwrap_err());
+    assert!(fails("INSERT INTO leases (name, holder, epoch, renewal) VALUES ('a', 'b', 1, NULL)").await.refuses_the_data());
+    assert!(fails("INSERT INTO leases (name, holder, epoch, renewal) VALUES ('a', 'b', 1, 'x')").await.refuses_the_data());
+    assert!(!fails("SELECT * FROM no_such_table").await.refuses_the_data());
+    sqlx::query("PRAGMA max_page_count = 1").execute(&database.writer).await.unwrap();
+    let full = fails("INSERT INTO bodies (message_id, value, headers) VALUES (1, zeroblob(10000000), x'')").await;
+    assert!(!full.refuses_the_data() && full.to_string().contains("full"), "{full}");
+}
+
 #[tokio::test]
 #[ignore = "needs a real PostgreSQL: run tests/run"]
 async fn postgres_errors_are_judged_by_their_state() {
@@ -124,6 +138,10 @@ async fn postgres_errors_are_judged_by_their_state() {
     let fails = async |sql: &'static str| StoreError::from(sqlx::query(sql).execute(&database.pool).await.unwrap_err());
     assert!(!fails("SELECT 1 / 0").await.is_transient());
     assert!(!fails("SELECT * FROM messages").await.is_transient());
+    assert!(fails("SELECT 1 / 0").await.refuses_the_data() && fails("SELECT 'x'::int").await.refuses_the_data());
+    for elsewhere in ["SELECT * FROM messages", "BEGIN READ ONLY; CREATE TABLE t ()", "SELECT pg_terminate_backend(pg_backend_pid())"] {
+        assert!(!fails(elsewhere).await.refuses_the_data(), "{elsewhere}");
+    }
     assert!(fails("SELECT pg_terminate_backend(pg_backend_pid())").await.is_transient());
     store.ping().await.unwrap();
     let limits = sqlx::query_scalar::<_, String>("SHOW statement_timeout").fetch_one(&database.pool).await.unwrap();

@@ -119,6 +119,9 @@ on_both_stores! {
         messages[1].origin = origin(Some(NOW - 50_000));
         messages[2].origin = origin(Some(NOW - 40_000));
         messages[5].origin = origin(Some(NOW - 90_000));
+        // Seconds mistaken for milliseconds, and no time at all: neither is an age of decades.
+        messages[0].origin = origin(Some(NOW / 1_000));
+        messages[3].origin = origin(Some(0));
         feed.take_in(&store, messages).await;
         let id = feed.id.dlq_id;
         assert_eq!(store.oldest_open().await.unwrap(), [(id, NOW - 5_000, Some(NOW - 90_000))]);

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::on_both_stores;
+use lazaret::store::leases::HeldLease;
 use lazaret::store::samples::{PartitionSample, Sample};
 
 const HOUR: i64 = 3_600_000;
@@ -38,8 +39,8 @@ on_both_stores! {
     async fn the_newest_look_and_the_newest_that_succeeded(store: Store) {
         let (a, b, c) = (dlq(&store, "a").await, dlq(&store, "b").await, dlq(&store, "c").await);
         dlq(&store, "never sampled").await;
-        store.save_samples(&[seen(a, NOW, 1), seen(b, NOW, 2)], &[]).await.unwrap();
-        store.save_samples(&[seen(a, NOW + 1, 3), unseen(b, NOW + 1), unseen(c, NOW + 1)], &[]).await.unwrap();
+        store.save_samples(None, &[seen(a, NOW, 1), seen(b, NOW, 2)], &[]).await.unwrap();
+        store.save_samples(None, &[seen(a, NOW + 1, 3), unseen(b, NOW + 1), unseen(c, NOW + 1)], &[]).await.unwrap();
         let expected = [
             (seen(a, NOW + 1, 3), Some(seen(a, NOW + 1, 3))),
             (unseen(b, NOW + 1), Some(seen(b, NOW, 2))),
@@ -49,7 +50,7 @@ on_both_stores! {
         assert_eq!(store.samples(b, NOW, NOW + 2).await.unwrap(), [seen(b, NOW, 2), unseen(b, NOW + 1)]);
         assert_eq!(store.samples(b, NOW, NOW + 1).await.unwrap(), [seen(b, NOW, 2)]);
         // The same instant again replaces.
-        store.save_samples(&[seen(b, NOW + 1, 9)], &[]).await.unwrap();
+        store.save_samples(None, &[seen(b, NOW + 1, 9)], &[]).await.unwrap();
         assert_eq!(store.samples(b, NOW + 1, NOW + 2).await.unwrap(), [seen(b, NOW + 1, 9)]);
     }
 
@@ -64,15 +65,26 @@ on_both_stores! {
             error: error.map(str::to_owned),
         };
         let bad = look(1, NOW, None, Some("not permitted\0"));
-        store.save_samples(&[], &[bad, look(0, NOW, Some(7), None)]).await.unwrap();
+        store.save_samples(None, &[], &[bad, look(0, NOW, Some(7), None)]).await.unwrap();
         let stored = [look(0, NOW, Some(7), None), look(1, NOW, None, Some("not permitted\u{2400}"))];
         assert_eq!(store.partition_samples(a).await.unwrap(), stored);
-        store.save_samples(&[], &[look(0, NOW + 1, Some(8), None)]).await.unwrap();
-        // A look that is older than what is there changes nothing.
-        store.save_samples(&[], &[look(0, NOW - 1, Some(1), None)]).await.unwrap();
-        assert_eq!(store.partition_samples(a).await.unwrap()[0].log_end, Some(8));
+        store.save_samples(None, &[], &[look(0, NOW + 1, Some(8), None)]).await.unwrap();
+        // Another instance goes on, with a clock that is an hour behind: its looks count all the same.
+        store.save_samples(None, &[], &[look(0, NOW - HOUR, Some(9), None)]).await.unwrap();
+        assert_eq!(store.partition_samples(a).await.unwrap()[0].log_end, Some(9));
         store.start_incarnation(a, 1, None, NOW).await.unwrap();
         assert_eq!(store.partition_samples(a).await.unwrap(), []);
+    }
+
+    async fn a_look_under_a_lease_that_was_lost_is_not_written(store: Store) {
+        let a = dlq(&store, "a").await;
+        let first = store.take_lease("sampler", "first", None).await.unwrap().unwrap();
+        let held = |epoch| HeldLease { name: "sampler".to_owned(), epoch };
+        assert!(store.save_samples(Some(&held(first.epoch)), &[seen(a, NOW, 1)], &[]).await.unwrap());
+        let second = store.take_lease("sampler", "second", Some(&first)).await.unwrap().unwrap();
+        assert!(!store.save_samples(Some(&held(first.epoch)), &[seen(a, NOW + 1, 2)], &[]).await.unwrap());
+        assert!(store.save_samples(Some(&held(second.epoch)), &[seen(a, NOW + 2, 3)], &[]).await.unwrap());
+        assert_eq!(store.samples(a, NOW, NOW + 9).await.unwrap(), [seen(a, NOW, 1), seen(a, NOW + 2, 3)]);
     }
 
     async fn old_samples_thin_out_to_one_an_hour(store: Store) {
@@ -80,9 +92,9 @@ on_both_stores! {
         // Hour 0: two failures before two that succeeded. Hour 1: failures only. Hour 2 is younger than the limit.
         let given = [unseen(a, NOW), seen(a, NOW + 1, 1), seen(a, NOW + 2, 2), unseen(a, NOW + 3), unseen(a, NOW + HOUR), unseen(a, NOW + HOUR + 1)];
         let young = [seen(a, NOW + 2 * HOUR, 3), seen(a, NOW + 2 * HOUR + 1, 4)];
-        store.save_samples(&given, &[]).await.unwrap();
-        store.save_samples(&young, &[]).await.unwrap();
-        store.save_samples(&[seen(b, NOW, 1), seen(b, NOW + 1, 1)], &[]).await.unwrap();
+        store.save_samples(None, &given, &[]).await.unwrap();
+        store.save_samples(None, &young, &[]).await.unwrap();
+        store.save_samples(None, &[seen(b, NOW, 1), seen(b, NOW + 1, 1)], &[]).await.unwrap();
         let mut gone = 0;
         loop {
             let now = store.thin_samples(NOW + 2 * HOUR, 2).await.unwrap();
@@ -109,7 +121,7 @@ on_both_stores! {
             error: None,
         });
         let looks: Vec<PartitionSample> = looks.collect();
-        store.save_samples(&[], &looks).await.unwrap();
+        store.save_samples(None, &[], &looks).await.unwrap();
         assert_eq!(store.partition_samples(a).await.unwrap(), looks);
     }
 }

@@ -209,6 +209,32 @@ async fn a_role_that_is_too_low_is_named() {
     );
 }
 
+/// S10. That no producer can exist is held by `architecture.rs`: rdkafka's is named by the demo alone.
+#[tokio::test]
+async fn s10_read_only_refuses_every_route_that_sends_and_says_why() {
+    let (mut house, _folder) = house().await;
+    let routes = ["/api/v1/replays", "/api/v1/replays/1/approve", "/api/v1/replays/1/resume", "/replays", "/replays/1/review"];
+    let post = async |house: &House, path: &str| {
+        let request = Request::post(path).header(header::AUTHORIZATION, format!("Bearer {TOKEN}"));
+        house.send(request.body(Body::empty()).unwrap()).await
+    };
+    for path in routes {
+        assert_eq!(post(&house, path).await.status, StatusCode::NOT_FOUND, "{path}: nothing sends yet");
+    }
+    house.options.read_only = true;
+    for path in routes {
+        let answer = post(&house, path).await;
+        assert_eq!(answer.status, StatusCode::FORBIDDEN, "{path}");
+        assert!(answer.text().contains("read-only") && answer.text().contains("no producer"), "{path}: {}", answer.text());
+    }
+    assert_eq!(post(&house, "/api/v1/replays").await.json()["status"], 403);
+    assert_eq!(post(&house, "/replaysx").await.status, StatusCode::NOT_FOUND);
+    // Looking, signing in and out go on.
+    assert!(text_of(&house.page("/").await, "header").contains("Read-only"));
+    assert_eq!(house.post("/sign-in", "name=nobody&password=wrong", "").await.status, StatusCode::UNPROCESSABLE_ENTITY);
+    assert_eq!(house.post("/sign-out", "", "").await.status, StatusCode::SEE_OTHER);
+}
+
 #[tokio::test]
 async fn every_answer_carries_the_headers_that_keep_it_inert() {
     let (house, _folder) = house().await;

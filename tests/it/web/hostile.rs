@@ -4,30 +4,14 @@ use std::collections::BTreeSet;
 
 use lazaret::domain::record::{Header, Record};
 use scraper::Html;
-use serde_json::Value;
 
 use super::house::{House, NOW_MS, attributes, record, text_of};
 use crate::on_both_stores;
+use crate::support::cases;
 
-/// The records of `CASES.md`, offsets in order.
+/// The records of all cases as if they were of one topic, offsets in order.
 pub fn fixtures(topic: &str) -> Vec<Record> {
-    let lines = include_str!("../../fixtures/records.jsonl").lines().filter(|line| !line.trim().is_empty());
-    lines.enumerate().map(|(offset, line)| fixture(topic, offset as i64, &serde_json::from_str(line).expect("a fixture"))).collect()
-}
-
-fn fixture(topic: &str, offset: i64, case: &Value) -> Record {
-    let headers = case["headers"].as_array().expect("headers").iter();
-    let headers = headers.map(|header| Header { name: header[0].as_str().expect("a name").into(), value: bytes(&header[1]) }).collect();
-    let timestamp_ms = case["timestamp_ms"].as_i64().filter(|ms| *ms >= 0);
-    Record { topic: topic.to_owned(), partition: 0, offset, timestamp_ms, key: bytes(&case["key"]), value: bytes(&case["value"]), headers }
-}
-
-fn bytes(value: &Value) -> Option<Vec<u8>> {
-    if let Some(text) = value["utf8"].as_str() {
-        return Some(text.as_bytes().to_vec());
-    }
-    let hex = value["hex"].as_str()?;
-    Some((0..hex.len()).step_by(2).map(|at| u8::from_str_radix(&hex[at..at + 2], 16).expect("hex")).collect())
+    cases::records().into_iter().map(|case| Record { topic: topic.to_owned(), ..case.record }).collect()
 }
 
 const OVERRIDE: &str = "invoice\u{202e}gpj.exe\u{200b}\u{2066}";
@@ -107,6 +91,23 @@ on_both_stores! {
         let page = house.page(&format!("/messages/{}", at(from))).await;
         assert!(text_of(&page, "h1").contains("<script>alert(1)</script>"), "shown as the text it is");
     }
+}
+
+#[tokio::test]
+async fn a_record_of_nothing_but_headers_is_a_page_of_bounded_length() {
+    let (store, _folder) = crate::support::sqlite().await;
+    let house = House::new(store).await;
+    let mut crowded = record("x.DLQ", 0, NOW_MS, "{}", "said");
+    let own = crowded.headers.len();
+    crowded.headers.extend((0..100_000).map(|_| Header { name: "kafka_dlt-exception-fqcn".into(), value: Some(b"E".to_vec()) }));
+    house.take_in("x.DLQ", vec![crowded]).await;
+    let id = house.json("/api/v1/messages").await["items"][0]["id"].as_i64().expect("an id");
+    let answer = house.get(&format!("/messages/{id}")).await;
+    assert_eq!(answer.status, 200, "in time");
+    assert!(answer.text().len() < 400_000, "{} bytes", answer.text().len());
+    assert!(text_of(&answer.page(), "#headers").contains(&format!("Headers {} Cut: the first 500 are shown", 100_000 + own)));
+    let all = house.json(&format!("/api/v1/messages/{id}")).await["headers"].as_array().expect("headers").len();
+    assert_eq!(all, 100_000 + own);
 }
 
 on_both_stores! {

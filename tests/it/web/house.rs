@@ -151,7 +151,7 @@ impl House {
             at_risk_left_ms: None,
             error: error.map(str::to_owned),
         };
-        self.store.save_samples(&[sample], &[]).await.expect("a sample");
+        self.store.save_samples(None, &[sample], &[]).await.expect("a sample");
     }
 
     pub async fn send(&self, request: Request<Body>) -> Answer {

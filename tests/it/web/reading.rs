@@ -245,7 +245,7 @@ on_both_stores! {
         house.sample(&second, 0, None).await;
         let id = PartitionId { dlq_id: second.id, incarnation: 2, partition: 0 };
         let look = PartitionSample { id, at_ms: NOW_MS, position: Some(1), log_start: Some(0), log_end: Some(4), error: None };
-        house.store.save_samples(&[], &[look]).await.unwrap();
+        house.store.save_samples(None, &[], &[look]).await.unwrap();
         let page = house.page("/dlqs/main/orders.DLQ").await;
         assert!(text_of(&page, ".notes").contains("Topic recreated (2nd): noticed 2026-11-30 14:02:11 UTC"));
         let detail = house.json("/api/v1/dlqs/main/orders.DLQ").await;

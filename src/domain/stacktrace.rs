@@ -1,6 +1,6 @@
 //! Where the root cause was thrown: the frame that a person would look at first, in the stack traces of Java, Python, Node, .NET and Go.
 
-use super::super::record::clip;
+use super::record::clip;
 
 /// A frame is cut to this many bytes.
 const FRAME_LIMIT: usize = 300;
@@ -30,7 +30,7 @@ fn class_at_start(text: &str) -> Option<&str> {
 }
 
 /// Whether a text looks like a class and not like a sentence: one word with a dot or a capital in it.
-pub(in crate::domain) fn is_class_name(text: &str) -> bool {
+pub(super) fn is_class_name(text: &str) -> bool {
     let is_word = |char: char| char.is_ascii_alphanumeric() || matches!(char, '.' | '_' | '$' | '/' | '`' | '+');
     (3..=FRAME_LIMIT).contains(&text.len()) && text.chars().all(is_word) && text.chars().any(|char| char.is_ascii_uppercase())
 }
