@@ -49,7 +49,8 @@ const DEFAULTS: [(&str, &str); 8] = [
     ("reconnect.backoff.max.ms", "3000"),
     // A record may be as large as a broker allows (32 MiB is seen in the field); the default of 100 MB is the limit of a whole answer.
     ("receive.message.max.bytes", "268435456"),
-    ("fetch.max.bytes", "16777216"),
+    // Answers are compressed and unpacked as a whole: dead letters with stack traces grow tenfold, so this is what bounds memory.
+    ("fetch.max.bytes", "2097152"),
     // Idle connections are closed by brokers all the time; that is no news.
     ("log.connection.close", "false"),
 ];

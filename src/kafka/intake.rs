@@ -102,10 +102,11 @@ impl IntakeConsumer {
             ("session.timeout.ms", "10000"),
             ("topic.metadata.refresh.interval.ms", refresh_ms.as_str()),
             // What is fetched ahead, over all partitions: 16 MiB of values, at most some 20,000 records of a partition (each costs
-            // librdkafka about 500 bytes besides).
+            // librdkafka about 500 bytes besides). A partition's share of one answer is small, so that many partitions take turns;
+            // a larger record still comes, alone.
             ("queued.max.messages.kbytes", "16384"),
             ("queued.min.messages", "20000"),
-            ("fetch.message.max.bytes", "1048576"),
+            ("fetch.message.max.bytes", "262144"),
             // How long a full queue is left alone: the default of a second would let it run empty.
             ("fetch.queue.backoff.ms", "20"),
         ];
