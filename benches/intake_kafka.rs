@@ -2,12 +2,12 @@
 //!
 //! Ours is what the process runs: the consumer's thread, the state machine, reading and classifying, one transaction a batch. The reference is
 //! `COPY` of the same rows into the same tables (see `common/postgres.rs`). 512-byte values with the headers Spring writes, four
-//! partitions; each of five rounds reads its own records with a new consumer, timed from its first batch, and is followed by its reference.
-//! Joining the group is not counted.
+//! partitions; each of five rounds reads its own records with a new consumer, timed from its first batch, then copies its reference, then
+//! reads the same records again. Joining the group is not counted.
 //!
 //! - `intake-kafka-postgres`: messages a second, ours against COPY (goal: at least 0.35).
 //! - `intake-kafka-again`: everything read again from the beginning, against reading it the first time (goal: no slower), no new row.
-//! - `intake-memory`: resident megabytes of a process of its own, idle (goal: at most 60) and at most while taking in 1,000,000 messages
+//! - `intake-memory`: resident megabytes of `lazaret serve` itself, idle (goal: at most 60) and at most while taking in 1,000,000 messages
 //!   (goal: at most 200).
 //!
 //! `cargo bench --bench intake_kafka` with the servers of `tests/services/ctl up`. Exit code 1 when a goal is missed.
@@ -46,14 +46,8 @@ const ROUNDS: usize = 5;
 const PER_ROUND: i64 = 60_000;
 const MEMORY_MESSAGES: i64 = 1_000_000;
 const PATIENCE: Duration = Duration::from_secs(120);
-/// Set for the process whose memory is measured: topic and database.
-const MEASURED: &str = "LAZARET_BENCH_MEASURED";
 
 fn main() {
-    if let Ok(what) = std::env::var(MEASURED) {
-        let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
-        return runtime.block_on(be_measured(&what));
-    }
     // `cargo test --all-targets` runs benches too, without this word.
     if !std::env::args().any(|argument| argument == "--bench") {
         return;
@@ -82,7 +76,7 @@ async fn speed(bootstrap: &str, server: &str) -> bool {
     let (ours, reference) = (databases.make("ours").await, databases.make("reference").await);
     let (ours, reference) = (Store::connect(&ours).await.unwrap(), Store::connect(&reference).await.unwrap());
     let (Store::Postgres(source), Store::Postgres(target)) = (&ours, &reference) else { unreachable!("both are PostgreSQL") };
-    let (mut first, mut copied, mut last_id) = (Vec::new(), Vec::new(), 0);
+    let (mut first, mut copied, mut again, mut last_id) = (Vec::new(), Vec::new(), Vec::new(), 0);
     for round in 1..=ROUNDS as i64 {
         broker.produce(&topic, (round - 1) * PER_ROUND, PER_ROUND);
         databases.settle().await;
@@ -91,24 +85,21 @@ async fn speed(bootstrap: &str, server: &str) -> bool {
         last_id = sqlx::query_scalar("SELECT MAX(id) FROM messages").fetch_one(&source.pool).await.unwrap();
         databases.settle().await;
         copied.push(postgres::copy(&target.pool, &rows).await);
+        let back = "UPDATE positions SET next_offset = next_offset - $1";
+        sqlx::query(back).bind(PER_ROUND / i64::from(PARTITIONS)).execute(&source.pool).await.unwrap();
+        databases.settle().await;
+        again.push(take_in(bootstrap, &topic, &ours, round * PER_ROUND).await);
     }
     let all = ROUNDS as i64 * PER_ROUND;
     let count = "SELECT COUNT(*) FROM messages JOIN bodies ON message_id = id";
     for pool in [&source.pool, &target.pool] {
-        assert_eq!(sqlx::query_scalar::<_, i64>(count).fetch_one(pool).await.unwrap(), all);
+        assert_eq!(sqlx::query_scalar::<_, i64>(count).fetch_one(pool).await.unwrap(), all, "reading again stores nothing");
     }
-    let mut again = Vec::new();
-    for _ in 0..3 {
-        sqlx::query("UPDATE positions SET next_offset = 0").execute(&source.pool).await.unwrap();
-        databases.settle().await;
-        again.push(take_in(bootstrap, &topic, &ours, all).await);
-    }
-    assert_eq!(sqlx::query_scalar::<_, i64>(count).fetch_one(&source.pool).await.unwrap(), all, "reading again stores nothing");
     broker.delete(&topic).await;
     source.pool.close().await;
     target.pool.close().await;
     databases.drop_all().await;
-    let (first, copied, again) = (rate(first, PER_ROUND), rate(copied, PER_ROUND), rate(again, all));
+    let (first, copied, again) = (rate(first, PER_ROUND), rate(copied, PER_ROUND), rate(again, PER_ROUND));
     line("intake-kafka-postgres", first, copied) >= 0.35 && line("intake-kafka-again", again, first) >= 1.0
 }
 
@@ -173,47 +164,49 @@ fn instance(bootstrap: &str, topic: &str, store: &Store, clock: &Clock) -> (Inta
     (intake, IntakeConsumer::start(&cluster, LIMITS).unwrap())
 }
 
-/// A process of its own takes a million messages in; it prints what it held when idle, and at most.
+/// `lazaret serve` takes a million messages in; what it holds when idle, and at most.
 async fn memory(bootstrap: &str, server: &str) -> bool {
     let broker = Broker::new(bootstrap);
     let topic = broker.create("memory").await;
     let mut databases = postgres::Databases::on(server).await;
     let url = databases.make("memory").await;
-    broker.produce(&topic, 0, MEMORY_MESSAGES);
-    let child = tokio::process::Command::new(std::env::current_exe().unwrap())
-        .env(MEASURED, format!("{topic} {url}"))
-        .stdout(Stdio::piped())
+    let folder = tempfile::tempdir().unwrap();
+    let mut serve = tokio::process::Command::new(env!("CARGO_BIN_EXE_lazaret"))
+        .args(["serve", "--read-only", "--bootstrap", bootstrap, "--dlq", &format!("^{topic}$"), "--listen", "127.0.0.1:0"])
+        .current_dir(folder.path())
+        .env("LAZARET_DATABASE__URL", &url)
+        .stdout(Stdio::null())
         .kill_on_drop(true)
         .spawn()
         .unwrap();
-    let output = child.wait_with_output().await.unwrap();
+    let process = serve.id().unwrap();
+    let store = Store::connect(&url).await.unwrap();
+    until(|| async { !store.dlqs().await.unwrap().is_empty() }).await;
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    let idle = resident(process, "VmRSS");
+    broker.produce(&topic, 0, MEMORY_MESSAGES);
+    until(|| async { read(&store).await == MEMORY_MESSAGES }).await;
+    let most = resident(process, "VmHWM");
+    serve.kill().await.unwrap();
     broker.delete(&topic).await;
     databases.drop_all().await;
-    let told: Vec<f64> = String::from_utf8(output.stdout).unwrap().split_whitespace().map(|word| word.parse().unwrap()).collect();
-    let [idle, most] = told[..] else { panic!("the measured process told {told:?}") };
     println!("intake-memory idle {idle:.0} MB goal 60 MB, taking in {MEMORY_MESSAGES} messages at most {most:.0} MB goal 200 MB");
     idle <= 60.0 && most <= 200.0
 }
 
-async fn be_measured(what: &str) {
-    let bootstrap = std::env::var("LAZARET_TEST_KAFKA").unwrap();
-    let (topic, url) = what.split_once(' ').unwrap();
-    let store = Store::connect(url).await.unwrap();
-    let clock = Clock::system();
-    // Connected, joined, nothing to read: what an idle process holds.
-    let (mut intake, consumer) = instance(&bootstrap, "no-such-topic-for-the-bench", &store, &clock);
-    intake.discover().await;
-    tokio::time::sleep(Duration::from_secs(5)).await;
-    let idle = resident("VmRSS");
-    consumer.stop().await;
-    drop(intake);
-    take_in(&bootstrap, topic, &store, MEMORY_MESSAGES).await;
-    println!("{idle} {}", resident("VmHWM"));
+async fn until<F: Future<Output = bool>>(mut holds: impl FnMut() -> F) {
+    tokio::time::timeout(PATIENCE * 5, async {
+        while !holds().await {
+            tokio::time::sleep(Duration::from_millis(200)).await;
+        }
+    })
+    .await
+    .unwrap();
 }
 
-/// A line of /proc/self/status, in megabytes.
-fn resident(name: &str) -> f64 {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+/// A line of a process's status file, in megabytes.
+fn resident(process: u32, name: &str) -> f64 {
+    let status = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap();
     let line = status.lines().find(|line| line.starts_with(name)).unwrap();
     line.split_whitespace().nth(1).unwrap().parse::<f64>().unwrap() / 1024.0
 }
