@@ -127,6 +127,9 @@ pub async fn page(
 
 fn sentence(rows: &[DlqHealth]) -> Sentence {
     let counts = StatusCounts::of(rows);
+    if !rows.is_empty() && counts.get(Status::NoData) == rows.len() {
+        return Sentence { start: dark_sentence(rows), worst: None, end: String::new() };
+    }
     // What cannot be seen comes first in the list; as the worst it is named only where nothing is known to be worse.
     let known = rows.iter().find(|row| matches!(row.status, Status::Critical | Status::Warning));
     let Some(worst) = known.or(rows.first()) else {
@@ -150,6 +153,16 @@ fn sentence(rows: &[DlqHealth]) -> Sentence {
         start: format!("{} of {}; worst ", parts.join(", "), rows.len()),
         worst: Some((text::line(&worst.dlq.topic), dlq_path(&worst.dlq.cluster, &worst.dlq.topic))),
         end: format!("{oldest}{seen}."),
+    }
+}
+
+/// Where nothing can be seen, none is the worst.
+fn dark_sentence(rows: &[DlqHealth]) -> String {
+    match (rows.len(), rows.iter().any(|row| row.sampled_at_ms.is_some())) {
+        (1, false) => "1 DLQ, not looked at yet.".to_owned(),
+        (many, false) => format!("{many} DLQs, none looked at yet."),
+        (1, true) => "1 DLQ, without data.".to_owned(),
+        (many, true) => format!("{many} DLQs, all without data."),
     }
 }
 

@@ -96,6 +96,19 @@ on_both_stores! {
         assert!(label.contains("now not known") && label.ends_with("partly not known"), "{label}");
     }
 
+    async fn where_nothing_can_be_seen_no_dlq_is_called_the_worst(store: Store) {
+        let house = House::new(store).await;
+        let sentence = async || text_of(&house.page("/").await, "#sentence");
+        let dlq = house.take_in("orders.DLQ", vec![record("orders.DLQ", 0, NOW_MS - 480 * HOUR_MS, "{}", "old")]).await;
+        assert_eq!(sentence().await, "1 DLQ, not looked at yet.");
+        house.dlq("payments.fraud.DLQ").await;
+        assert_eq!(sentence().await, "2 DLQs, none looked at yet.");
+        house.sample(&dlq, 0, Some("main: broker 3 does not answer")).await;
+        assert_eq!(sentence().await, "2 DLQs, none looked at yet.", "a failed look saw nothing");
+        house.sample(&dlq, 90 * MINUTE_MS, None).await;
+        assert_eq!(sentence().await, "2 DLQs, all without data.");
+    }
+
     async fn tiles_and_form_filter_and_an_empty_result_offers_a_way_back(store: Store) {
         let house = filled(store).await;
         let page = house.page("/?owner=payments").await;
