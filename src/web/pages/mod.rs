@@ -16,7 +16,7 @@ use super::{AppState, assets};
 use crate::api::query::{Query, encode};
 use crate::domain::access::Principal;
 use crate::domain::classify::FailureClass;
-use crate::domain::health::Status;
+use crate::domain::health::{Because, Status};
 use crate::store::groups::Group;
 use crate::store::messages::{MessagePage, MessageRow};
 
@@ -81,6 +81,19 @@ pub fn status_word(status: Status) -> &'static str {
         Status::Healthy => "Healthy",
         Status::NoData => "No data",
         Status::Muted => "Muted",
+    }
+}
+
+/// Why a DLQ has its status, to stand beside the word. Empty: there is nothing to explain.
+pub fn because(because: Option<Because>) -> String {
+    match because {
+        None => String::new(),
+        Some(Because::Expires { left_ms }) if left_ms <= 0 => "unread, expiring now".to_owned(),
+        Some(Because::Expires { left_ms }) => format!("unread, expires in {}", format::age(left_ms)),
+        Some(Because::Oldest { age_ms }) => format!("oldest {}", format::age(age_ms)),
+        Some(Because::Arriving { per_minute }) => format!("{} arriving", format::per_minute(per_minute)),
+        Some(Because::Deep { count }) => format!("{} deep", format::exact(count)),
+        Some(Because::Unread) => "more unread than read".to_owned(),
     }
 }
 
@@ -236,4 +249,25 @@ pub struct Choice {
 pub fn choices<'a>(values: impl IntoIterator<Item = &'a str>, chosen: Option<&str>) -> Vec<Choice> {
     let choice = |value: &str| Choice { value: value.to_owned(), label: words(value), chosen: chosen == Some(value) };
     values.into_iter().map(choice).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_reason_is_said_in_words() {
+        let cases = [
+            (Because::Expires { left_ms: 5 * 3_600_000 }, "unread, expires in 5h"),
+            (Because::Expires { left_ms: 0 }, "unread, expiring now"),
+            (Because::Oldest { age_ms: 28 * 86_400_000 }, "oldest 28d"),
+            (Because::Arriving { per_minute: 4.93 }, "4.9/min arriving"),
+            (Because::Deep { count: 12_400 }, "12,400 deep"),
+            (Because::Unread, "more unread than read"),
+        ];
+        for (reason, words) in cases {
+            assert_eq!(because(Some(reason)), words);
+        }
+        assert_eq!(because(None), "");
+    }
 }

@@ -63,6 +63,8 @@ struct Tile {
 struct Row {
     status: &'static str,
     status_word: &'static str,
+    /// Why it is critical or a warning; empty otherwise.
+    because: String,
     name: String,
     path: String,
     /// Owner, consumer group and, where there are several, cluster.
@@ -213,6 +215,7 @@ impl Row {
         Row {
             status: row.status.as_str(),
             status_word: status_word(row.status),
+            because: super::because(row.because),
             name: text::line(&row.dlq.topic),
             path: dlq_path(&row.dlq.cluster, &row.dlq.topic),
             meta: meta.join(" · "),

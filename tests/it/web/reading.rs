@@ -55,6 +55,8 @@ on_both_stores! {
         let row = all(&page, "#dlqs tbody tr").remove(1);
         assert!(row.contains("200") && row.contains("3h 12m") && row.contains("all stored") && row.contains("13/min"), "{row}");
         assert!(row.contains("payments · wallet"), "{row}");
+        assert_eq!(all(&page, "#dlqs .why"), ["13/min arriving"], "why it is critical; nothing explains no data and healthy");
+        assert_eq!(text_of(&house.page("/dlqs/main/payments.wallet.DLQ").await, ".head .why"), "13/min arriving");
     }
 
     async fn what_is_unknown_is_null_and_a_dash_and_zero_is_zero(store: Store) {
