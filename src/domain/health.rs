@@ -295,14 +295,22 @@ pub fn judge(measures: &Measures) -> Verdict {
     worst.map_or(silent(Status::Healthy), |(status, because)| Verdict { status, because })
 }
 
-/// Which of two DLQs comes first in a list that begins with the worst: by status, then at risk, oldest age, arrivals, depth. Records that expire later
-/// than the warning limit are at no risk. A total order on measures; equal ones are for the caller to break, by name.
+/// An age as the list compares it: in whole days, below one day in whole hours. To the ms no two DLQs are ever equally old, and one that is seconds
+/// older would come before a burst, whatever arrives. Given in hours; it never falls as the age rises.
+fn coarse_age(age_ms: i64) -> i64 {
+    let unit = if age_ms >= DAY_MS { DAY_MS } else { HOUR_MS };
+    age_ms / unit * (unit / HOUR_MS)
+}
+
+/// Which of two DLQs comes first in a list that begins with the worst: by status (no data first), then at risk, oldest age in whole days or hours
+/// ([`coarse_age`]), arrivals, depth. Records that expire later than the warning limit are at no risk. A total order on measures; equal ones are for the
+/// caller to break, by name.
 pub fn worst_first(a: &Measures, b: &Measures) -> Ordering {
     let left = |m: &Measures| m.at_risk.left_ms().filter(|left_ms| judge_left(Some(*left_ms)) != Status::Healthy).unwrap_or(i64::MAX);
     let arrivals = |m: &Measures| m.arrivals_per_minute.unwrap_or(-1.0);
     (judge(a).status.rank().cmp(&judge(b).status.rank()))
         .then_with(|| left(a).cmp(&left(b)))
-        .then_with(|| b.oldest_age_ms.cmp(&a.oldest_age_ms))
+        .then_with(|| b.oldest_age_ms.map(coarse_age).cmp(&a.oldest_age_ms.map(coarse_age)))
         .then_with(|| arrivals(b).total_cmp(&arrivals(a)))
         .then_with(|| b.depth.cmp(&a.depth))
 }
@@ -442,6 +450,21 @@ mod tests {
         shuffled.reverse();
         shuffled.sort_by(worst_first);
         assert_eq!(shuffled, ordered);
+    }
+
+    #[test]
+    fn who_is_a_little_older_does_not_outrank_a_burst() {
+        let aged = |age_ms| Measures { oldest_age_ms: Some(age_ms), ..CALM };
+        let burst = |age_ms| Measures { arrivals_per_minute: Some(9.0), ..aged(age_ms) };
+        for (age_ms, as_old_ms) in [(2 * HOUR_MS, 3 * HOUR_MS - 1), (2 * DAY_MS, 3 * DAY_MS - 1)] {
+            assert_eq!(worst_first(&burst(age_ms), &aged(as_old_ms)), Ordering::Less, "{age_ms} ms");
+            assert_eq!(worst_first(&burst(age_ms), &aged(as_old_ms + 1)), Ordering::Greater, "a whole unit older than {age_ms} ms");
+            let deep = Measures { depth: Some(9), ..aged(age_ms) };
+            assert_eq!(worst_first(&deep, &aged(as_old_ms)), Ordering::Less, "then depth");
+        }
+        assert_eq!(worst_first(&aged(1), &burst(0)), Ordering::Greater, "minutes do not matter");
+        assert_eq!(worst_first(&aged(0), &CALM), Ordering::Less, "something open comes before nothing");
+        assert_eq!(worst_first(&aged(DAY_MS), &burst(DAY_MS - 1)), Ordering::Less, "a day is more than 23 hours");
     }
 
     #[test]
