@@ -119,6 +119,11 @@ pub fn arrivals_per_minute(buckets: impl IntoIterator<Item = (i64, i64)>, now_ms
     arrived as f64 / minutes
 }
 
+/// The earliest last message (by dead-lettered time, ms) with which a failure counts as still arriving: an hour ago.
+pub fn arriving_from_ms(now_ms: i64) -> i64 {
+    now_ms.saturating_sub(HOUR_MS)
+}
+
 /// How replays ended, of those whose end is known. All `None` while there is none.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct ReplaySuccess {

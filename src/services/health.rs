@@ -81,7 +81,7 @@ pub struct DlqDetail {
     pub incarnations: Vec<Incarnation>,
     /// What reading had to step over, newest first.
     pub gaps: Vec<Gap>,
-    /// Most open messages first.
+    /// Those still arriving first ([`health::arriving_from_ms`]), then most open messages first.
     pub groups: Vec<Group>,
     pub partitions: Vec<PartitionView>,
     /// How much the depth changed in the last hour; None without a sample from then.
@@ -175,7 +175,7 @@ impl Health {
             depth_change_1h: then.map(|then| health.depth - then),
             incarnations: self.store.incarnations(id).await?,
             gaps: self.store.gaps(id, GAPS_SHOWN).await?,
-            groups: self.store.groups(id, GROUPS_SHOWN).await?,
+            groups: self.store.groups(id, health::arriving_from_ms(reads.now_ms), GROUPS_SHOWN).await?,
             partitions: partition_views(incarnation, &positions, &samples),
             health,
             mask,

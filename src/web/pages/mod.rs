@@ -16,7 +16,7 @@ use super::{AppState, assets};
 use crate::api::query::{Query, encode};
 use crate::domain::access::Principal;
 use crate::domain::classify::FailureClass;
-use crate::domain::health::{Because, Status};
+use crate::domain::health::{Because, Status, arriving_from_ms};
 use crate::store::groups::Group;
 use crate::store::messages::{MessagePage, MessageRow};
 
@@ -209,6 +209,8 @@ pub struct GroupLine {
     pub consumer_group: Option<String>,
     pub first: Option<When>,
     pub last: Option<When>,
+    /// Its last message is younger than an hour.
+    pub arriving: bool,
 }
 
 impl GroupLine {
@@ -224,6 +226,7 @@ impl GroupLine {
             consumer_group: group.consumer_group.as_deref().map(|name| text::short_line(name, 80)),
             first: group.first_at_ms.map(|at| When::of(at, now_ms)),
             last: group.last_at_ms.map(|at| When::of(at, now_ms)),
+            arriving: group.last_at_ms.is_some_and(|at| at >= arriving_from_ms(now_ms)),
         }
     }
 }

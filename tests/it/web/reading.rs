@@ -124,6 +124,25 @@ on_both_stores! {
         assert!(partial.text().trim_start().starts_with("<div id=\"dlqs\">"), "htmx gets the table alone");
     }
 
+    async fn failures_that_still_arrive_come_first_and_say_so(store: Store) {
+        let house = House::new(store).await;
+        let said = |word: &str, n: i64, age_ms: i64, from: i64| -> Vec<_> {
+            (from..from + n).map(|offset| record("orders.DLQ", offset, NOW_MS - age_ms, "{}", word)).collect()
+        };
+        let records = [
+            said("many and over", 5, 3 * HOUR_MS, 0),
+            said("few and now", 1, 2 * MINUTE_MS, 5),
+            said("some and just within", 2, HOUR_MS, 6),
+            said("just over", 3, HOUR_MS + 1, 8),
+        ];
+        house.take_in("orders.DLQ", records.concat()).await;
+        let page = house.page("/dlqs/main/orders.DLQ").await;
+        let order = all(&page, "section:first-of-type td.first > a");
+        assert_eq!(order, ["some and just within", "few and now", "many and over", "just over"]);
+        let arriving: Vec<bool> = all(&page, "section:first-of-type td.first").iter().map(|row| row.contains("still arriving")).collect();
+        assert_eq!(arriving, [true, true, false, false]);
+    }
+
     async fn pages_of_messages_follow_without_gap_or_repetition(store: Store) {
         let house = filled(store).await;
         let mut seen = Vec::new();
