@@ -201,7 +201,7 @@ impl MessageTable {
 pub struct GroupLine {
     pub id: i64,
     pub open: format::Number,
-    pub total: String,
+    pub total: format::Number,
     pub text: String,
     pub exception: Option<String>,
     pub class: &'static str,
@@ -218,7 +218,7 @@ impl GroupLine {
         GroupLine {
             id: group.id,
             open: format::Number::of(group.open),
-            total: format::exact(group.total),
+            total: format::Number::of(group.total),
             text: group_title(group),
             exception: group.exception_class.as_deref().map(|class| text::short_line(class, 120)),
             class: kind(group.class),
