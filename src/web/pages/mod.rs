@@ -14,7 +14,7 @@ use axum::http::request::Parts;
 use super::view::{format, text};
 use super::{AppState, assets};
 use crate::api::query::{Query, encode};
-use crate::domain::access::Principal;
+use crate::domain::access::{Principal, Role};
 use crate::domain::classify::FailureClass;
 use crate::domain::health::{Because, Status, arriving_from_ms};
 use crate::store::groups::Group;
@@ -26,8 +26,8 @@ pub struct Shell {
     pub css: &'static str,
     /// Which entry of the main navigation we are under.
     pub here: &'static str,
-    /// Name and role of who is signed in.
-    pub user: Option<(String, &'static str)>,
+    /// Name and role of who is signed in, the role once where both are one word: "ana · operator", "viewer".
+    pub user: Option<String>,
     pub now: String,
     pub read_only: bool,
     /// What stands in the search box.
@@ -39,12 +39,17 @@ impl Shell {
         Shell {
             css: assets::css(),
             here,
-            user: principal.map(|principal| (text::short_line(&principal.name, 64), principal.role.as_str())),
+            user: principal.map(|principal| who(&principal.name, principal.role)),
             now: format::time_of_day(state.clock.now_ms()),
             read_only: state.options.read_only,
             find: String::new(),
         }
     }
+}
+
+fn who(name: &str, role: Role) -> String {
+    let name = text::short_line(name, 64);
+    if name.eq_ignore_ascii_case(role.as_str()) { name } else { format!("{name} · {}", role.as_str()) }
 }
 
 /// Who the guard let in. Only on routes that have a role.
@@ -257,6 +262,13 @@ pub fn choices<'a>(values: impl IntoIterator<Item = &'a str>, chosen: Option<&st
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_role_is_not_said_twice() {
+        assert_eq!(who("ana", Role::Operator), "ana · operator");
+        assert_eq!(who("viewer", Role::Viewer), "viewer");
+        assert_eq!(who("viewer", Role::Admin), "viewer · admin");
+    }
 
     #[test]
     fn every_reason_is_said_in_words() {
