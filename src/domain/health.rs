@@ -133,6 +133,11 @@ pub fn arrivals_per_minute(buckets: impl IntoIterator<Item = (i64, i64)>, now_ms
     arrived as f64 / minutes
 }
 
+/// The earliest last message (by dead-lettered time, ms) with which a failure counts as still arriving: an hour ago.
+pub fn arriving_from_ms(now_ms: i64) -> i64 {
+    now_ms.saturating_sub(HOUR_MS)
+}
+
 /// How replays ended, of those whose end is known. All `None` while there is none.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct ReplaySuccess {
@@ -243,7 +248,7 @@ const DEPTH: Limits<i64> = Limits { warning: 1_000, critical: 10_000 };
 
 impl<T: PartialOrd> Limits<T> {
     /// For a measure that is worse the higher it is.
-    fn judge(&self, value: Option<T>) -> Status {
+    fn status(&self, value: Option<T>) -> Status {
         match value {
             Some(value) if value >= self.critical => Status::Critical,
             Some(value) if value >= self.warning => Status::Warning,
@@ -265,32 +270,67 @@ fn judge_unread(measures: &Measures) -> Status {
     if measures.uncollected > measures.depth { Status::Warning } else { Status::Healthy }
 }
 
-/// The status of a DLQ: the worst that any measure says. Without data, and while muted, nothing else is said.
-pub fn judge(measures: &Measures) -> Status {
-    if measures.muted {
-        return Status::Muted;
-    }
-    if !measures.has_data || measures.depth.is_none() {
-        return Status::NoData;
-    }
-    let said = [
-        judge_left(measures.at_risk.left_ms()),
-        OLDEST_AGE_MS.judge(measures.oldest_age_ms),
-        ARRIVALS_PER_MINUTE.judge(measures.arrivals_per_minute),
-        DEPTH.judge(measures.depth.map(|depth| depth.saturating_add(measures.uncollected.unwrap_or(0)))),
-        judge_unread(measures),
-    ];
-    said.into_iter().min_by_key(|status| status.rank()).unwrap_or(Status::Healthy)
+/// The measure that decided a status, with the value it was judged by.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Because {
+    /// The oldest record not taken in expires in so many ms.
+    Expires { left_ms: i64 },
+    /// The oldest open message is so old.
+    Oldest { age_ms: i64 },
+    /// New dead letters arrive at this pace.
+    Arriving { per_minute: f64 },
+    /// So many are open or, by estimate, not read yet.
+    Deep { count: i64 },
+    /// More is in the topic unread than was ever read and is open.
+    Unread,
 }
 
-/// Which of two DLQs comes first in a list that begins with the worst: by status, then at risk, oldest age, arrivals, depth. Records that expire later
-/// than the warning limit are at no risk. A total order on measures; equal ones are for the caller to break, by name.
+/// How a DLQ is doing, and why. Nothing decides that it is healthy, muted or without data.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Verdict {
+    pub status: Status,
+    pub because: Option<Because>,
+}
+
+/// The status of a DLQ: the worst that any measure says. Without data, and while muted, nothing else is said. Where several say the same, the first
+/// in the order of [`worst_first`] is the reason.
+pub fn judge(measures: &Measures) -> Verdict {
+    let silent = |status| Verdict { status, because: None };
+    if measures.muted {
+        return silent(Status::Muted);
+    }
+    let Some(depth) = measures.depth.filter(|_| measures.has_data) else {
+        return silent(Status::NoData);
+    };
+    let (left_ms, age_ms, per_minute) = (measures.at_risk.left_ms(), measures.oldest_age_ms, measures.arrivals_per_minute);
+    let count = depth.saturating_add(measures.uncollected.unwrap_or(0));
+    let said = [
+        (judge_left(left_ms), left_ms.map(|left_ms| Because::Expires { left_ms })),
+        (OLDEST_AGE_MS.status(age_ms), age_ms.map(|age_ms| Because::Oldest { age_ms })),
+        (ARRIVALS_PER_MINUTE.status(per_minute), per_minute.map(|per_minute| Because::Arriving { per_minute })),
+        (DEPTH.status(Some(count)), Some(Because::Deep { count })),
+        (judge_unread(measures), Some(Because::Unread)),
+    ];
+    let worst = said.into_iter().filter(|(status, _)| *status != Status::Healthy).min_by_key(|(status, _)| status.rank());
+    worst.map_or(silent(Status::Healthy), |(status, because)| Verdict { status, because })
+}
+
+/// An age as the list compares it: in whole days, below one day in whole hours. To the ms no two DLQs are ever equally old, and one that is seconds
+/// older would come before a burst, whatever arrives. Given in hours; it never falls as the age rises.
+fn coarse_age(age_ms: i64) -> i64 {
+    let unit = if age_ms >= DAY_MS { DAY_MS } else { HOUR_MS };
+    age_ms / unit * (unit / HOUR_MS)
+}
+
+/// Which of two DLQs comes first in a list that begins with the worst: by status (no data first), then at risk, oldest age in whole days or hours
+/// ([`coarse_age`]), arrivals, depth. Records that expire later than the warning limit are at no risk. A total order on measures; equal ones are for the
+/// caller to break, by name.
 pub fn worst_first(a: &Measures, b: &Measures) -> Ordering {
     let left = |m: &Measures| m.at_risk.left_ms().filter(|left_ms| judge_left(Some(*left_ms)) != Status::Healthy).unwrap_or(i64::MAX);
     let arrivals = |m: &Measures| m.arrivals_per_minute.unwrap_or(-1.0);
-    (judge(a).rank().cmp(&judge(b).rank()))
+    (judge(a).status.rank().cmp(&judge(b).status.rank()))
         .then_with(|| left(a).cmp(&left(b)))
-        .then_with(|| b.oldest_age_ms.cmp(&a.oldest_age_ms))
+        .then_with(|| b.oldest_age_ms.map(coarse_age).cmp(&a.oldest_age_ms.map(coarse_age)))
         .then_with(|| arrivals(b).total_cmp(&arrivals(a)))
         .then_with(|| b.depth.cmp(&a.depth))
 }
@@ -372,22 +412,49 @@ mod tests {
         assert_eq!(replay_success(0, 0), ReplaySuccess { rate: None, n: 0, low: None, high: None });
     }
 
+    fn status(measures: &Measures) -> Status {
+        judge(measures).status
+    }
+
+    #[test]
+    fn the_worst_measure_is_the_reason_and_of_equals_the_first() {
+        let why = |measures: Measures| judge(&measures).because;
+        assert_eq!(why(CALM), None);
+        assert_eq!(why(Measures { has_data: false, oldest_age_ms: Some(9 * DAY_MS), ..CALM }), None);
+        assert_eq!(why(Measures { muted: true, oldest_age_ms: Some(9 * DAY_MS), ..CALM }), None);
+        let old = Measures { oldest_age_ms: Some(2 * HOUR_MS), ..CALM };
+        assert_eq!(why(old), Some(Because::Oldest { age_ms: 2 * HOUR_MS }));
+        assert_eq!(
+            why(Measures { arrivals_per_minute: Some(42.0), ..old }),
+            Some(Because::Arriving { per_minute: 42.0 }),
+            "the worse of the two"
+        );
+        assert_eq!(
+            why(Measures { arrivals_per_minute: Some(2.0), ..old }),
+            Some(Because::Oldest { age_ms: 2 * HOUR_MS }),
+            "the first of equals"
+        );
+        assert_eq!(why(Measures { at_risk: AtRisk::AtRisk { left_ms: HOUR_MS }, ..old }), Some(Because::Expires { left_ms: HOUR_MS }));
+        assert_eq!(why(Measures { depth: Some(11_000), uncollected: Some(1_400), ..CALM }), Some(Because::Deep { count: 12_400 }));
+        assert_eq!(why(Measures { uncollected: Some(14), ..CALM }), Some(Because::Unread));
+    }
+
     #[test]
     fn the_worst_measure_decides_and_no_data_is_not_healthy() {
-        assert_eq!(judge(&CALM), Status::Healthy);
-        assert_eq!(judge(&Measures { has_data: false, ..CALM }), Status::NoData);
-        assert_eq!(judge(&Measures { depth: None, ..CALM }), Status::NoData);
-        assert_eq!(judge(&Measures { uncollected: Some(14), ..CALM }), Status::Warning, "a backlog nobody has read yet");
-        assert_eq!(judge(&Measures { depth: Some(14), uncollected: Some(14), ..CALM }), Status::Healthy);
-        assert_eq!(judge(&Measures { depth: Some(5_000), uncollected: Some(5_000), ..CALM }), Status::Critical);
-        assert_eq!(judge(&Measures { muted: true, has_data: false, ..CALM }), Status::Muted);
-        assert_eq!(judge(&Measures { oldest_age_ms: Some(HOUR_MS - 1), ..CALM }), Status::Healthy);
-        assert_eq!(judge(&Measures { oldest_age_ms: Some(HOUR_MS), ..CALM }), Status::Warning);
-        assert_eq!(judge(&Measures { oldest_age_ms: Some(HOUR_MS), arrivals_per_minute: Some(42.0), ..CALM }), Status::Critical);
-        assert_eq!(judge(&Measures { at_risk: AtRisk::AtRisk { left_ms: 0 }, ..CALM }), Status::Critical);
-        assert_eq!(judge(&Measures { at_risk: AtRisk::AtRisk { left_ms: 7 * HOUR_MS }, ..CALM }), Status::Warning);
-        assert_eq!(judge(&Measures { at_risk: AtRisk::AtRisk { left_ms: 6 * DAY_MS }, ..CALM }), Status::Healthy);
-        assert_eq!(judge(&Measures { at_risk: AtRisk::NotPermitted, arrivals_per_minute: None, ..CALM }), Status::Healthy);
+        assert_eq!(status(&CALM), Status::Healthy);
+        assert_eq!(status(&Measures { has_data: false, ..CALM }), Status::NoData);
+        assert_eq!(status(&Measures { depth: None, ..CALM }), Status::NoData);
+        assert_eq!(status(&Measures { uncollected: Some(14), ..CALM }), Status::Warning, "a backlog nobody has read yet");
+        assert_eq!(status(&Measures { depth: Some(14), uncollected: Some(14), ..CALM }), Status::Healthy);
+        assert_eq!(status(&Measures { depth: Some(5_000), uncollected: Some(5_000), ..CALM }), Status::Critical);
+        assert_eq!(status(&Measures { muted: true, has_data: false, ..CALM }), Status::Muted);
+        assert_eq!(status(&Measures { oldest_age_ms: Some(HOUR_MS - 1), ..CALM }), Status::Healthy);
+        assert_eq!(status(&Measures { oldest_age_ms: Some(HOUR_MS), ..CALM }), Status::Warning);
+        assert_eq!(status(&Measures { oldest_age_ms: Some(HOUR_MS), arrivals_per_minute: Some(42.0), ..CALM }), Status::Critical);
+        assert_eq!(status(&Measures { at_risk: AtRisk::AtRisk { left_ms: 0 }, ..CALM }), Status::Critical);
+        assert_eq!(status(&Measures { at_risk: AtRisk::AtRisk { left_ms: 7 * HOUR_MS }, ..CALM }), Status::Warning);
+        assert_eq!(status(&Measures { at_risk: AtRisk::AtRisk { left_ms: 6 * DAY_MS }, ..CALM }), Status::Healthy);
+        assert_eq!(status(&Measures { at_risk: AtRisk::NotPermitted, arrivals_per_minute: None, ..CALM }), Status::Healthy);
     }
 
     #[test]
@@ -409,6 +476,21 @@ mod tests {
         shuffled.reverse();
         shuffled.sort_by(worst_first);
         assert_eq!(shuffled, ordered);
+    }
+
+    #[test]
+    fn who_is_a_little_older_does_not_outrank_a_burst() {
+        let aged = |age_ms| Measures { oldest_age_ms: Some(age_ms), ..CALM };
+        let burst = |age_ms| Measures { arrivals_per_minute: Some(9.0), ..aged(age_ms) };
+        for (age_ms, as_old_ms) in [(2 * HOUR_MS, 3 * HOUR_MS - 1), (2 * DAY_MS, 3 * DAY_MS - 1)] {
+            assert_eq!(worst_first(&burst(age_ms), &aged(as_old_ms)), Ordering::Less, "{age_ms} ms");
+            assert_eq!(worst_first(&burst(age_ms), &aged(as_old_ms + 1)), Ordering::Greater, "a whole unit older than {age_ms} ms");
+            let deep = Measures { depth: Some(9), ..aged(age_ms) };
+            assert_eq!(worst_first(&deep, &aged(as_old_ms)), Ordering::Less, "then depth");
+        }
+        assert_eq!(worst_first(&aged(1), &burst(0)), Ordering::Greater, "minutes do not matter");
+        assert_eq!(worst_first(&aged(0), &CALM), Ordering::Less, "something open comes before nothing");
+        assert_eq!(worst_first(&aged(DAY_MS), &burst(DAY_MS - 1)), Ordering::Less, "a day is more than 23 hours");
     }
 
     #[test]

@@ -83,6 +83,11 @@ impl Turns {
         }
     }
 
+    /// Brings the next turn forward: it comes `within` this time, or at its interval if that is sooner.
+    pub fn soon(&mut self, within: Duration) {
+        self.next = self.next.min(self.clock.monotonic() + within);
+    }
+
     /// What came of a turn.
     pub fn done<E: std::fmt::Display>(&self, result: Result<(), E>) {
         match result {

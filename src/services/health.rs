@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use crate::domain::clock::Clock;
-use crate::domain::health::{self, AtRisk, Measures, Status};
+use crate::domain::health::{self, AtRisk, Because, Measures, Status};
 use crate::domain::settings::{DlqSettings, settings_for};
 use crate::store::counters::DlqCounts;
 use crate::store::dlqs::{Dlq, Incarnation};
@@ -42,6 +42,8 @@ pub struct DlqHealth {
     /// The configured consumer group; dialects may name others per message.
     pub consumer_group: Option<String>,
     pub status: Status,
+    /// Why it is critical or a warning.
+    pub because: Option<Because>,
     /// Messages not yet replayed or archived: exact and known even while the cluster is not, for it counts what is stored.
     pub depth: i64,
     pub follow_up_open: i64,
@@ -79,7 +81,7 @@ pub struct DlqDetail {
     pub incarnations: Vec<Incarnation>,
     /// What reading had to step over, newest first.
     pub gaps: Vec<Gap>,
-    /// Most open messages first.
+    /// Those still arriving first ([`health::arriving_from_ms`]), then most open messages first.
     pub groups: Vec<Group>,
     pub partitions: Vec<PartitionView>,
     /// How much the depth changed in the last hour; None without a sample from then.
@@ -173,7 +175,7 @@ impl Health {
             depth_change_1h: then.map(|then| health.depth - then),
             incarnations: self.store.incarnations(id).await?,
             gaps: self.store.gaps(id, GAPS_SHOWN).await?,
-            groups: self.store.groups(id, GROUPS_SHOWN).await?,
+            groups: self.store.groups(id, health::arriving_from_ms(reads.now_ms), GROUPS_SHOWN).await?,
             partitions: partition_views(incarnation, &positions, &samples),
             health,
             mask,
@@ -219,6 +221,7 @@ impl Health {
         let mut row = DlqHealth {
             consumer_group: settings.and_then(|settings| settings.consumer_group.clone()),
             status: Status::NoData,
+            because: None,
             depth: counts.map_or(0, DlqCounts::depth),
             follow_up_open: counts.map_or(0, |counts| counts.follow_up_open),
             uncollected: fresh.and_then(|sample| sample.uncollected),
@@ -232,7 +235,8 @@ impl Health {
             sample_error: newest.and_then(|sample| sample.error.clone()),
             dlq,
         };
-        row.status = health::judge(&Measures { has_data: fresh.is_some(), ..measures(&row) });
+        let verdict = health::judge(&Measures { has_data: fresh.is_some(), ..measures(&row) });
+        (row.status, row.because) = (verdict.status, verdict.because);
         row
     }
 }

@@ -135,7 +135,7 @@ impl TryFrom<RawGroup> for Group {
 
 /// Groups with their counts: counters and the deltas not folded yet, in one statement and so as of one moment. `$1` is the DLQ, `$2..=$3` the ids
 /// (a range even for one: both databases walk their index by it, which an "or all" would keep them from), `$4` the limit, `$5` and `$6` the
-/// kinds of counter.
+/// kinds of counter, `$7` from when on a last message puts a group first.
 const GROUPS: &str = "WITH counted AS (
         SELECT ref, CAST(SUM(CASE WHEN kind = $5 THEN amount ELSE 0 END) AS BIGINT) AS open,
             CAST(SUM(CASE WHEN kind = $6 THEN amount ELSE 0 END) AS BIGINT) AS total, MIN(first_ms) AS first_at_ms, MAX(last_ms) AS last_at_ms
@@ -146,12 +146,12 @@ const GROUPS: &str = "WITH counted AS (
         COALESCE(c.open, 0) AS open, COALESCE(c.total, 0) AS total, c.first_at_ms, c.last_at_ms
     FROM groups g JOIN dlqs d ON d.id = g.dlq_id LEFT JOIN counted c ON c.ref = g.id
     WHERE g.dlq_id = $1 AND g.id BETWEEN $2 AND $3
-    ORDER BY COALESCE(c.open, 0) DESC, g.id LIMIT $4";
+    ORDER BY CASE WHEN c.last_at_ms >= $7 THEN 0 ELSE 1 END, COALESCE(c.open, 0) DESC, g.id LIMIT $4";
 
 impl Store {
-    /// The groups of a DLQ, most open messages first.
-    pub async fn groups(&self, dlq_id: i64, limit: i64) -> Result<Vec<Group>, StoreError> {
-        self.counted_groups(dlq_id, (0, i64::MAX), limit).await
+    /// The groups of a DLQ: first those whose last message came at `arriving_from_ms` or later, then the others; among each, most open messages first.
+    pub async fn groups(&self, dlq_id: i64, arriving_from_ms: i64, limit: i64) -> Result<Vec<Group>, StoreError> {
+        self.counted_groups(dlq_id, (0, i64::MAX), arriving_from_ms, limit).await
     }
 
     /// One group; None if there is none of that id.
@@ -159,15 +159,27 @@ impl Store {
         const DLQ_OF: &str = "SELECT dlq_id FROM groups WHERE id = $1";
         let dlq_id = read!(self, |pool| { sqlx::query_scalar::<Db, i64>(DLQ_OF).bind(id).fetch_optional(pool).await? })?;
         match dlq_id {
-            Some(dlq_id) => Ok(self.counted_groups(dlq_id, (id, id), 1).await?.pop()),
+            Some(dlq_id) => Ok(self.counted_groups(dlq_id, (id, id), i64::MAX, 1).await?.pop()),
             None => Ok(None),
         }
     }
 
-    async fn counted_groups(&self, dlq_id: i64, (first, last): (i64, i64), limit: i64) -> Result<Vec<Group>, StoreError> {
+    async fn counted_groups(
+        &self,
+        dlq_id: i64,
+        (first, last): (i64, i64),
+        arriving_from_ms: i64,
+        limit: i64,
+    ) -> Result<Vec<Group>, StoreError> {
         read!(self, |pool| {
-            let query =
-                sqlx::query_as::<Db, RawGroup>(GROUPS).bind(dlq_id).bind(first).bind(last).bind(limit).bind(GROUP_OPEN).bind(GROUP_TOTAL);
+            let query = sqlx::query_as::<Db, RawGroup>(GROUPS)
+                .bind(dlq_id)
+                .bind(first)
+                .bind(last)
+                .bind(limit)
+                .bind(GROUP_OPEN)
+                .bind(GROUP_TOTAL)
+                .bind(arriving_from_ms);
             query.fetch_all(pool).await?.into_iter().map(Group::try_from).collect::<Result<Vec<Group>, StoreError>>()?
         })
     }

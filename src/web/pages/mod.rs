@@ -14,9 +14,9 @@ use axum::http::request::Parts;
 use super::view::{format, text};
 use super::{AppState, assets};
 use crate::api::query::{Query, encode};
-use crate::domain::access::Principal;
+use crate::domain::access::{Principal, Role};
 use crate::domain::classify::FailureClass;
-use crate::domain::health::Status;
+use crate::domain::health::{Because, Status, arriving_from_ms};
 use crate::store::groups::Group;
 use crate::store::messages::{MessagePage, MessageRow};
 
@@ -26,8 +26,8 @@ pub struct Shell {
     pub css: &'static str,
     /// Which entry of the main navigation we are under.
     pub here: &'static str,
-    /// Name and role of who is signed in.
-    pub user: Option<(String, &'static str)>,
+    /// Name and role of who is signed in, the role once where both are one word: "ana · operator", "viewer".
+    pub user: Option<String>,
     pub now: String,
     pub read_only: bool,
     /// What stands in the search box.
@@ -39,12 +39,17 @@ impl Shell {
         Shell {
             css: assets::css(),
             here,
-            user: principal.map(|principal| (text::short_line(&principal.name, 64), principal.role.as_str())),
+            user: principal.map(|principal| who(&principal.name, principal.role)),
             now: format::time_of_day(state.clock.now_ms()),
             read_only: state.options.read_only,
             find: String::new(),
         }
     }
+}
+
+fn who(name: &str, role: Role) -> String {
+    let name = text::short_line(name, 64);
+    if name.eq_ignore_ascii_case(role.as_str()) { name } else { format!("{name} · {}", role.as_str()) }
 }
 
 /// Who the guard let in. Only on routes that have a role.
@@ -81,6 +86,19 @@ pub fn status_word(status: Status) -> &'static str {
         Status::Healthy => "Healthy",
         Status::NoData => "No data",
         Status::Muted => "Muted",
+    }
+}
+
+/// Why a DLQ has its status, to stand beside the word. Empty: there is nothing to explain.
+pub fn because(because: Option<Because>) -> String {
+    match because {
+        None => String::new(),
+        Some(Because::Expires { left_ms }) if left_ms <= 0 => "unread, expiring now".to_owned(),
+        Some(Because::Expires { left_ms }) => format!("unread, expires in {}", format::age(left_ms)),
+        Some(Because::Oldest { age_ms }) => format!("oldest {}", format::age(age_ms)),
+        Some(Because::Arriving { per_minute }) => format!("{} arriving", format::per_minute(per_minute)),
+        Some(Because::Deep { count }) => format!("{} deep", format::exact(count)),
+        Some(Because::Unread) => "more unread than read".to_owned(),
     }
 }
 
@@ -188,7 +206,7 @@ impl MessageTable {
 pub struct GroupLine {
     pub id: i64,
     pub open: format::Number,
-    pub total: String,
+    pub total: format::Number,
     pub text: String,
     pub exception: Option<String>,
     pub class: &'static str,
@@ -196,6 +214,8 @@ pub struct GroupLine {
     pub consumer_group: Option<String>,
     pub first: Option<When>,
     pub last: Option<When>,
+    /// Its last message is younger than an hour.
+    pub arriving: bool,
 }
 
 impl GroupLine {
@@ -203,7 +223,7 @@ impl GroupLine {
         GroupLine {
             id: group.id,
             open: format::Number::of(group.open),
-            total: format::exact(group.total),
+            total: format::Number::of(group.total),
             text: group_title(group),
             exception: group.exception_class.as_deref().map(|class| text::short_line(class, 120)),
             class: kind(group.class),
@@ -211,6 +231,7 @@ impl GroupLine {
             consumer_group: group.consumer_group.as_deref().map(|name| text::short_line(name, 80)),
             first: group.first_at_ms.map(|at| When::of(at, now_ms)),
             last: group.last_at_ms.map(|at| When::of(at, now_ms)),
+            arriving: group.last_at_ms.is_some_and(|at| at >= arriving_from_ms(now_ms)),
         }
     }
 }
@@ -236,4 +257,32 @@ pub struct Choice {
 pub fn choices<'a>(values: impl IntoIterator<Item = &'a str>, chosen: Option<&str>) -> Vec<Choice> {
     let choice = |value: &str| Choice { value: value.to_owned(), label: words(value), chosen: chosen == Some(value) };
     values.into_iter().map(choice).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_role_is_not_said_twice() {
+        assert_eq!(who("ana", Role::Operator), "ana · operator");
+        assert_eq!(who("viewer", Role::Viewer), "viewer");
+        assert_eq!(who("viewer", Role::Admin), "viewer · admin");
+    }
+
+    #[test]
+    fn every_reason_is_said_in_words() {
+        let cases = [
+            (Because::Expires { left_ms: 5 * 3_600_000 }, "unread, expires in 5h"),
+            (Because::Expires { left_ms: 0 }, "unread, expiring now"),
+            (Because::Oldest { age_ms: 28 * 86_400_000 }, "oldest 28d"),
+            (Because::Arriving { per_minute: 4.93 }, "4.9/min arriving"),
+            (Because::Deep { count: 12_400 }, "12,400 deep"),
+            (Because::Unread, "more unread than read"),
+        ];
+        for (reason, words) in cases {
+            assert_eq!(because(Some(reason)), words);
+        }
+        assert_eq!(because(None), "");
+    }
 }

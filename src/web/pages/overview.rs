@@ -63,6 +63,8 @@ struct Tile {
 struct Row {
     status: &'static str,
     status_word: &'static str,
+    /// Why it is critical or a warning; empty otherwise.
+    because: String,
     name: String,
     path: String,
     /// Owner, consumer group and, where there are several, cluster.
@@ -127,6 +129,9 @@ pub async fn page(
 
 fn sentence(rows: &[DlqHealth]) -> Sentence {
     let counts = StatusCounts::of(rows);
+    if !rows.is_empty() && counts.get(Status::NoData) == rows.len() {
+        return Sentence { start: dark_sentence(rows), worst: None, end: String::new() };
+    }
     // What cannot be seen comes first in the list; as the worst it is named only where nothing is known to be worse.
     let known = rows.iter().find(|row| matches!(row.status, Status::Critical | Status::Warning));
     let Some(worst) = known.or(rows.first()) else {
@@ -150,6 +155,16 @@ fn sentence(rows: &[DlqHealth]) -> Sentence {
         start: format!("{} of {}; worst ", parts.join(", "), rows.len()),
         worst: Some((text::line(&worst.dlq.topic), dlq_path(&worst.dlq.cluster, &worst.dlq.topic))),
         end: format!("{oldest}{seen}."),
+    }
+}
+
+/// Where nothing can be seen, none is the worst.
+fn dark_sentence(rows: &[DlqHealth]) -> String {
+    match (rows.len(), rows.iter().any(|row| row.sampled_at_ms.is_some())) {
+        (1, false) => "1 DLQ, not looked at yet.".to_owned(),
+        (many, false) => format!("{many} DLQs, none looked at yet."),
+        (1, true) => "1 DLQ, without data.".to_owned(),
+        (many, true) => format!("{many} DLQs, all without data."),
     }
 }
 
@@ -199,6 +214,7 @@ impl Row {
         Row {
             status: row.status.as_str(),
             status_word: status_word(row.status),
+            because: super::because(row.because),
             name: text::line(&row.dlq.topic),
             path: dlq_path(&row.dlq.cluster, &row.dlq.topic),
             meta: meta.join(" · "),

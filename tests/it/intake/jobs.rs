@@ -115,4 +115,33 @@ on_both_stores! {
         until("the second samples", async || samples(&rig).await > before).await;
         second.shutdown(Duration::from_secs(10)).await;
     }
+
+    async fn a_dlq_found_after_the_first_turn_does_not_wait_for_the_interval(store: Store) {
+        let broker = MockCluster::new(1).expect("an in-process broker");
+        broker.create_topic("orders.DLQ", 1, 1).expect("a topic");
+        let mut rig = Rig::new(store, &broker.bootstrap_servers(), "orders");
+        rig.cluster.sample_interval_s = 3_600;
+        let mut supervisor = Supervisor::new(rig.clock.clone());
+        sampler_job(&rig, "one").spawn(&mut supervisor);
+        until("the first turn is taken", async || rig.store.lease("sampler:main").await.expect("readable").is_some()).await;
+        // Stored as discovery does it, in two steps: a look in between fails, and is taken again too.
+        let (dlq, _) = rig.store.ensure_dlq("main", "orders.DLQ", None, None, rig.clock.now_ms()).await.expect("a DLQ");
+        until("a look failed", async || samples(&rig).await > 0).await;
+        rig.instance().discover().await;
+        until("it is sampled", async || {
+            let latest = rig.store.latest_samples().await.expect("readable");
+            latest.iter().any(|(newest, good)| newest.dlq_id == dlq.id && good.is_some())
+        })
+        .await;
+        let newest = async || {
+            let all = rig.store.samples(dlq.id, 0, i64::MAX).await.expect("readable");
+            all.iter().map(|sample| sample.at_ms).max().expect("sampled")
+        };
+        let (clock, seen) = (Clock::system(), newest().await);
+        // Then it falls into its interval: two more turns would have come in this time.
+        let deadline = clock.monotonic() + Duration::from_millis(2_500);
+        until("some time has passed", async || clock.monotonic() > deadline).await;
+        assert!(newest().await - seen < 1_500, "sampled again and again");
+        supervisor.shutdown(Duration::from_secs(10)).await;
+    }
 }

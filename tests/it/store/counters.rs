@@ -18,7 +18,7 @@ on_both_stores! {
         other.take_in(&store, vec![at(0, NOW)]).await;
         let counts = store.dlq_counts().await.unwrap();
         let arrivals = store.arrivals(None, NOW, NOW + 60 * MINUTE, MINUTE).await.unwrap();
-        let groups = store.groups(feed.id.dlq_id, 10).await.unwrap();
+        let groups = store.groups(feed.id.dlq_id, i64::MAX, 10).await.unwrap();
         assert_eq!(counts[&feed.id.dlq_id].by_state["quarantined"], 30);
         assert_eq!((counts[&feed.id.dlq_id].depth(), counts[&feed.id.dlq_id].follow_up_open), (30, 0));
         assert_eq!(counts[&other.id.dlq_id].depth(), 1);
@@ -26,7 +26,7 @@ on_both_stores! {
         while store.fold_counters(1).await.unwrap() == 1 {
             assert_eq!(store.dlq_counts().await.unwrap(), counts);
             assert_eq!(store.arrivals(None, NOW, NOW + 60 * MINUTE, MINUTE).await.unwrap(), arrivals);
-            assert_eq!(store.groups(feed.id.dlq_id, 10).await.unwrap(), groups);
+            assert_eq!(store.groups(feed.id.dlq_id, i64::MAX, 10).await.unwrap(), groups);
             assert_eq!(store.check_counters(feed.id.dlq_id).await.unwrap(), []);
         }
         // More of the same counters, onto what is folded.
@@ -81,7 +81,7 @@ on_both_stores! {
         // Changed behind the counters' back.
         change(&store, "UPDATE messages SET state = 'archived', follow_up = 'open' WHERE record_offset < 2").await;
         let drift = store.check_counters(feed.id.dlq_id).await.unwrap();
-        let group = store.groups(feed.id.dlq_id, 1).await.unwrap()[0].id;
+        let group = store.groups(feed.id.dlq_id, i64::MAX, 1).await.unwrap()[0].id;
         let seen: Vec<_> = drift.iter().map(|drift| (drift.counter.clone(), drift.counted, drift.actual)).collect();
         let expected = [
             ("follow_up".to_owned(), 0, 2),
@@ -144,17 +144,19 @@ on_both_stores! {
         // The same fingerprint in another DLQ is another group.
         other.take_in(&store, vec![of(0, "many", NOW)]).await;
 
-        let groups = store.groups(feed.id.dlq_id, 10).await.unwrap();
+        let groups = store.groups(feed.id.dlq_id, i64::MAX, 10).await.unwrap();
         let seen: Vec<_> = groups.iter().map(|g| (g.normalised_text.as_str(), g.open, g.total, g.first_at_ms, g.last_at_ms)).collect();
         assert_eq!(seen, [("many", 3, 3, Some(NOW - 5), Some(NOW + 7)), ("few", 1, 1, Some(NOW + 9), Some(NOW + 9))]);
-        assert_eq!(store.groups(feed.id.dlq_id, 1).await.unwrap(), groups[..1]);
+        assert_eq!(store.groups(feed.id.dlq_id, i64::MAX, 1).await.unwrap(), groups[..1]);
+        assert_eq!(store.groups(feed.id.dlq_id, NOW + 9, 1).await.unwrap(), groups[1..], "what still arrives comes first, whatever the limit");
+        assert_eq!(store.groups(feed.id.dlq_id, NOW + 7, 10).await.unwrap(), groups, "among those the number decides");
         let many = &groups[0];
         assert_eq!(store.group(many.id).await.unwrap().as_ref(), Some(many));
         assert_eq!((many.cluster.as_str(), many.topic.as_str(), many.class), ("main", "orders.DLQ", FailureClass::Bug));
         assert_eq!(many.fingerprint, group("many", FailureClass::Bug, "", "").fingerprint);
         assert_eq!(many.top_frame.as_deref(), Some("com.example.Wallet.debit"));
         assert_eq!(store.group(i64::MAX).await.unwrap(), None);
-        assert_eq!(store.groups(other.id.dlq_id, 10).await.unwrap().len(), 1);
+        assert_eq!(store.groups(other.id.dlq_id, i64::MAX, 10).await.unwrap().len(), 1);
     }
 
     async fn a_group_whose_batch_was_thrown_away_has_no_times(store: Store) {
@@ -162,7 +164,7 @@ on_both_stores! {
         Feed::open(&store, "orders.DLQ", 0).await;
         let moved = store.take_in(&[stale.batch(vec![message(0, 0)])], NOW).await.unwrap();
         assert_eq!(moved, TakeIn::Moved(vec![stale.id]));
-        let group = &store.groups(stale.id.dlq_id, 10).await.unwrap()[0];
+        let group = &store.groups(stale.id.dlq_id, i64::MAX, 10).await.unwrap()[0];
         assert_eq!((group.open, group.total, group.first_at_ms, group.last_at_ms), (0, 0, None, None));
     }
 }

@@ -55,6 +55,8 @@ on_both_stores! {
         let row = all(&page, "#dlqs tbody tr").remove(1);
         assert!(row.contains("200") && row.contains("3h 12m") && row.contains("all stored") && row.contains("13/min"), "{row}");
         assert!(row.contains("payments · wallet"), "{row}");
+        assert_eq!(all(&page, "#dlqs .why"), ["13/min arriving"], "why it is critical; nothing explains no data and healthy");
+        assert_eq!(text_of(&house.page("/dlqs/main/payments.wallet.DLQ").await, ".head .why"), "13/min arriving");
     }
 
     async fn what_is_unknown_is_null_and_a_dash_and_zero_is_zero(store: Store) {
@@ -96,6 +98,19 @@ on_both_stores! {
         assert!(label.contains("now not known") && label.ends_with("partly not known"), "{label}");
     }
 
+    async fn where_nothing_can_be_seen_no_dlq_is_called_the_worst(store: Store) {
+        let house = House::new(store).await;
+        let sentence = async || text_of(&house.page("/").await, "#sentence");
+        let dlq = house.take_in("orders.DLQ", vec![record("orders.DLQ", 0, NOW_MS - 480 * HOUR_MS, "{}", "old")]).await;
+        assert_eq!(sentence().await, "1 DLQ, not looked at yet.");
+        house.dlq("payments.fraud.DLQ").await;
+        assert_eq!(sentence().await, "2 DLQs, none looked at yet.");
+        house.sample(&dlq, 0, Some("main: broker 3 does not answer")).await;
+        assert_eq!(sentence().await, "2 DLQs, none looked at yet.", "a failed look saw nothing");
+        house.sample(&dlq, 90 * MINUTE_MS, None).await;
+        assert_eq!(sentence().await, "2 DLQs, all without data.");
+    }
+
     async fn tiles_and_form_filter_and_an_empty_result_offers_a_way_back(store: Store) {
         let house = filled(store).await;
         let page = house.page("/?owner=payments").await;
@@ -107,6 +122,25 @@ on_both_stores! {
         assert_eq!(text_of(&page, ".empty"), "No DLQ matches this filter. Clear it");
         let partial = house.send(Request::get("/?status=no_data").header("authorization", format!("Bearer {TOKEN}")).header("hx-request", "true").body(Body::empty()).unwrap()).await;
         assert!(partial.text().trim_start().starts_with("<div id=\"dlqs\">"), "htmx gets the table alone");
+    }
+
+    async fn failures_that_still_arrive_come_first_and_say_so(store: Store) {
+        let house = House::new(store).await;
+        let said = |word: &str, n: i64, age_ms: i64, from: i64| -> Vec<_> {
+            (from..from + n).map(|offset| record("orders.DLQ", offset, NOW_MS - age_ms, "{}", word)).collect()
+        };
+        let records = [
+            said("many and over", 5, 3 * HOUR_MS, 0),
+            said("few and now", 1, 2 * MINUTE_MS, 5),
+            said("some and just within", 2, HOUR_MS, 6),
+            said("just over", 3, HOUR_MS + 1, 8),
+        ];
+        house.take_in("orders.DLQ", records.concat()).await;
+        let page = house.page("/dlqs/main/orders.DLQ").await;
+        let order = all(&page, "section:first-of-type td.first > a");
+        assert_eq!(order, ["some and just within", "few and now", "many and over", "just over"]);
+        let arriving: Vec<bool> = all(&page, "section:first-of-type td.first").iter().map(|row| row.contains("still arriving")).collect();
+        assert_eq!(arriving, [true, true, false, false]);
     }
 
     async fn pages_of_messages_follow_without_gap_or_repetition(store: Store) {
