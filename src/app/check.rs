@@ -7,7 +7,7 @@ use crate::config::{Config, Tier};
 use crate::domain::settings::{ClusterSettings, DlqSettings, settings_for};
 use crate::kafka::client::KafkaError;
 use crate::kafka::inspect::Inspector;
-use crate::services::checkup::{self, LedgerTier, Outcome, Step};
+use crate::services::checkup::{self, LedgerTier, Outcome, Progress, Step};
 use crate::services::suggest::{self, Suggestion};
 use crate::store::Store;
 
@@ -26,29 +26,34 @@ impl Report {
     }
 }
 
-/// Checks database, clusters and ledgers, each step shown to `seen` as it is done.
-pub async fn check(config: &Config, mut seen: impl FnMut(&Step)) -> Report {
+/// Checks database, clusters and ledgers. What is looked at, and what came of it, is shown to `seen` as it happens.
+pub async fn check(config: &Config, mut seen: impl FnMut(&Progress)) -> Report {
     use_ring();
-    let mut report = Report::default();
-    let mut add = |report: &mut Report, steps: Vec<Step>| {
-        steps.iter().for_each(&mut seen);
-        report.steps.extend(steps);
+    let mut steps = Vec::new();
+    let mut tell = |progress: Progress| {
+        seen(&progress);
+        if let Progress::Done(step) = progress {
+            steps.push(step);
+        }
     };
-    add(&mut report, database(config).await);
+    tell(Progress::Trying("database".to_owned()));
+    database(config).await.into_iter().for_each(|step| tell(Progress::Done(step)));
+    let mut acls = Vec::new();
     for cluster in &config.clusters {
-        let (steps, acls) = self::cluster(cluster, config.dlq_settings()).await;
-        add(&mut report, steps);
-        if !acls.is_empty() {
-            report.acls.push((cluster.name.clone(), acls));
+        let missing = self::cluster(cluster, config.dlq_settings(), &mut tell).await;
+        if !missing.is_empty() {
+            acls.push((cluster.name.clone(), missing));
         }
     }
     for (name, tier) in ledger_tiers(config) {
-        add(&mut report, checkup::ledger_tier(&name, &tier).await);
+        tell(Progress::Trying(format!("ledger {name}")));
+        checkup::ledger_tier(&name, &tier).await.into_iter().for_each(|step| tell(Progress::Done(step)));
     }
     for name in config.schemas.keys() {
-        add(&mut report, vec![Step::new(&format!("schema {name}"), Outcome::NotChecked, "not checked: this version does not use it")]);
+        let said = "not checked: this version does not use it";
+        tell(Progress::Done(Step::new(&format!("schema {name}"), Outcome::NotChecked, said)));
     }
-    report
+    Report { steps, acls }
 }
 
 async fn database(config: &Config) -> Vec<Step> {
@@ -73,10 +78,23 @@ fn ledger_tiers(config: &Config) -> Vec<(String, LedgerTier)> {
     tiers
 }
 
-async fn cluster(cluster: &ClusterSettings, dlqs: Vec<DlqSettings>) -> (Vec<Step>, Vec<String>) {
+/// On a thread that may wait, step by step. Returns the ACLs that are missing.
+async fn cluster(cluster: &ClusterSettings, dlqs: Vec<DlqSettings>, tell: &mut impl FnMut(Progress)) -> Vec<String> {
     let (subject, cluster) = (format!("cluster {}", cluster.name), cluster.clone());
-    let checked = tokio::task::spawn_blocking(move || checkup::cluster(&cluster, &dlqs)).await;
-    checked.unwrap_or_else(|error| (vec![Step::new(&subject, Outcome::Failed, format!("the check stopped: {error}"))], Vec::new()))
+    let (sender, mut progress) = tokio::sync::mpsc::unbounded_channel();
+    let checked = tokio::task::spawn_blocking(move || {
+        checkup::cluster(&cluster, &dlqs, &mut |progress| {
+            // Nobody listens any more: the command was ended.
+            let _ = sender.send(progress);
+        })
+    });
+    while let Some(progress) = progress.recv().await {
+        tell(progress);
+    }
+    checked.await.unwrap_or_else(|error| {
+        tell(Progress::Done(Step::new(&subject, Outcome::Failed, format!("the check stopped: {error}"))));
+        Vec::new()
+    })
 }
 
 /// The topics of a cluster that look like DLQs and that no `[[dlq]]` covers yet.

@@ -1,13 +1,14 @@
 //! `lazaret check`: one line a step, then what is missing, then the ACLs; with `--suggest` TOML on stdout.
 
 use std::io::IsTerminal as _;
+use std::sync::Arc;
 
 use super::args::Check;
-use super::terminal::{self, Waiting};
+use super::terminal::{Bar, Waiting};
 use super::{Failure, source, suggest};
 use crate::app;
 use crate::config::{Config, Flags, Purpose};
-use crate::services::checkup::{Outcome, Step};
+use crate::services::checkup::{Outcome, Progress, Step};
 
 /// Checks, or suggests.
 pub async fn check(options: Check) -> Result<(), Failure> {
@@ -16,7 +17,11 @@ pub async fn check(options: Check) -> Result<(), Failure> {
         return suggestions(&read.config, read.flags.as_ref()).await;
     }
     let waiting = Waiting::start("Asking everything that is configured");
-    let report = app::check::check(&read.config, |step| waiting.above(&line(step))).await;
+    let seen = |progress: &Progress| match progress {
+        Progress::Trying(what) => waiting.now(what),
+        Progress::Done(step) => waiting.above(&line(step)),
+    };
+    let report = app::check::check(&read.config, seen).await;
     waiting.end();
     print!("{}", summary(&report));
     if report.failed() { Err(Failure::AlreadySaid) } else { Ok(()) }
@@ -63,16 +68,13 @@ async fn suggestions(config: &Config, flags: Option<&Flags>) -> Result<(), Failu
     let mut out = flags.map(suggest::head).unwrap_or_default();
     let mut found = 0;
     for cluster in &config.clusters {
-        let bar = terminal::bar("Reading one record of each topic");
-        let moved = bar.clone();
-        let seen = move |done: usize, all: usize| {
-            moved.set_length(all as u64);
-            moved.set_position(done as u64);
-        };
+        let bar = Arc::new(Bar::start("Reading one record of each topic"));
+        let moved = Arc::clone(&bar);
+        let seen = move |done: usize, all: usize| moved.at(done as u64, all as u64);
         // What the flags matched is to be in the file; what a file has already is not.
         let covered = if flags.is_some() { Vec::new() } else { config.dlq_settings() };
         let suggestions = app::check::suggestions(cluster, covered, seen).await;
-        bar.finish_and_clear();
+        drop(bar);
         let suggestions =
             suggestions.map_err(|error| Failure::Failed(format!("{error}. `lazaret check` goes through it step by step.")))?;
         found += suggestions.len();

@@ -3,7 +3,7 @@
 use super::args::Demo;
 use super::terminal::Waiting;
 use super::{Failure, serve};
-use crate::app::demo::{Options, run};
+use crate::app::demo::{Options, RunningDemo, run};
 use crate::domain::clock::Clock;
 use crate::telemetry;
 
@@ -14,7 +14,10 @@ pub async fn demo(options: Demo) -> Result<(), Failure> {
     let options = Options { listen: options.listen, data_dir: options.data_dir, api_token: options.api_token };
     let started = run(options, Clock::system()).await;
     waiting.end();
-    let demo = started.map_err(serve::failure)?;
-    println!("{}", demo.banner);
-    serve::until_stopped(demo.running).await
+    let RunningDemo { running, banner, kafka } = started.map_err(serve::failure)?;
+    println!("{banner}");
+    let outcome = serve::until_stopped(running).await;
+    // Only now: what still asked the broker while it was ending would have waited for an answer until it was cut off.
+    drop(kafka);
+    outcome
 }

@@ -50,6 +50,11 @@ impl Waiting {
         Waiting(bar)
     }
 
+    /// Says what is under way now.
+    pub fn now(&self, what: &str) {
+        self.0.set_message(what.to_owned());
+    }
+
     /// Prints a finished line on stdout, above the moving one.
     pub fn above(&self, line: &str) {
         self.0.suspend(|| println!("{line}"));
@@ -61,15 +66,33 @@ impl Waiting {
     }
 }
 
-/// A bar on stderr whose length becomes known on the way.
-pub fn bar(what: &'static str) -> ProgressBar {
-    if !std::io::stderr().is_terminal() {
-        return ProgressBar::hidden();
+/// A bar on stderr whose length becomes known on the way; until then it only moves. It goes away when dropped.
+pub struct Bar(ProgressBar);
+
+impl Bar {
+    pub fn start(what: &'static str) -> Bar {
+        if !std::io::stderr().is_terminal() {
+            return Bar(ProgressBar::hidden());
+        }
+        let bar = ProgressBar::new_spinner().with_message(what);
+        bar.enable_steady_tick(Duration::from_millis(100));
+        Bar(bar)
     }
-    let bar = ProgressBar::new(0).with_message(what);
-    match ProgressStyle::with_template("{msg} [{bar:30}] {human_pos} of {human_len}, {eta} left") {
-        Ok(style) => bar.with_style(style),
-        Err(_) => bar,
+
+    pub fn at(&self, done: u64, all: u64) {
+        if self.0.length().is_none()
+            && let Ok(style) = ProgressStyle::with_template("{msg} [{bar:30}] {human_pos} of {human_len}, {eta} left")
+        {
+            self.0.set_style(style);
+        }
+        self.0.set_length(all);
+        self.0.set_position(done);
+    }
+}
+
+impl Drop for Bar {
+    fn drop(&mut self) {
+        self.0.finish_and_clear();
     }
 }
 
@@ -78,7 +101,7 @@ pub async fn first_backlog(clusters: &[ClusterStatus]) {
     if !std::io::stderr().is_terminal() {
         return;
     }
-    let bar = bar("Taking in");
+    let bar = Bar::start("Taking in");
     loop {
         tokio::time::sleep(Duration::from_millis(250)).await;
         let views: Vec<ClusterView> = clusters.iter().map(ClusterStatus::view).collect();
@@ -86,14 +109,12 @@ pub async fn first_backlog(clusters: &[ClusterStatus]) {
         // One cluster that does not know how much is left makes the whole unknown.
         let left: Option<u64> = views.iter().map(|view| view.progress.uncollected).sum();
         if let Some(left) = left {
-            bar.set_length(taken_in + left);
-            bar.set_position(taken_in);
+            bar.at(taken_in, taken_in + left);
             if left == 0 && views.iter().all(|view| view.topics.is_some()) {
                 break;
             }
         }
     }
-    bar.finish_and_clear();
 }
 
 /// Columns as wide as their widest cell.

@@ -17,6 +17,16 @@ use crate::domain::settings::ClusterSettings;
 pub struct Step {
     pub name: &'static str,
     pub outcome: Outcome,
+    /// How far an answer reaches, where not everything was tried.
+    pub note: Option<String>,
+}
+
+/// What [`probe`] tells while it is under way.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Progress {
+    /// This step begins. Steps that are one request are known together at its end.
+    Trying(&'static str),
+    Done(Step),
 }
 
 /// How a step ended.
@@ -42,21 +52,39 @@ const CONFIGURATION: &str = "read retention";
 const STEPS: [&str; 9] = [SETTINGS, CONNECT, TLS, SIGN_IN, LIST, DESCRIBE, READ, GROUP, CONFIGURATION];
 
 /// So many topics are read from, a record each; rights are rarely given topic by topic.
-const TOPICS_READ: usize = 20;
+const TOPICS_READ: usize = 3;
 
-/// Goes through all steps with those of `topics_to_try` that exist. Blocks up to a few times `timeout`; always answers every step.
-pub fn probe(cluster: &ClusterSettings, topics_to_try: &[String], timeout: Duration) -> Vec<Step> {
-    let mut steps = Steps(Vec::new());
-    if let Err(stopped) = steps.go(cluster, topics_to_try, timeout) {
-        let done = steps.0.len();
-        steps.0.extend(STEPS[done..].iter().map(|name| Step { name, outcome: Outcome::Skipped(stopped.clone()) }));
+/// Goes through all steps with the topics that are `wanted`, and tells each to `seen` as soon as it is known. Blocks up to a few times
+/// `timeout`; always answers every step. Returns the names of all topics that this user may see; None: nobody answered.
+pub fn probe(
+    cluster: &ClusterSettings,
+    wanted: &dyn Fn(&str) -> bool,
+    timeout: Duration,
+    seen: &mut dyn FnMut(Progress),
+) -> Option<Vec<String>> {
+    let mut steps = Steps { done: 0, visible: None, seen };
+    if let Err(stopped) = steps.go(cluster, wanted, timeout) {
+        STEPS[steps.done..].iter().for_each(|name| steps.skip(name, &stopped));
     }
-    steps.0
+    steps.visible
 }
 
-struct Steps(Vec<Step>);
+struct Steps<'a> {
+    done: usize,
+    visible: Option<Vec<String>>,
+    seen: &'a mut dyn FnMut(Progress),
+}
 
-impl Steps {
+impl Steps<'_> {
+    fn trying(&mut self, name: &'static str) {
+        (self.seen)(Progress::Trying(name));
+    }
+
+    fn done(&mut self, name: &'static str, outcome: Outcome, note: Option<String>) {
+        self.done += 1;
+        (self.seen)(Progress::Done(Step { name, outcome, note }));
+    }
+
     /// Notes the outcome; on failure everything after it is skipped, with the returned text as the reason.
     fn need<T>(&mut self, name: &'static str, result: Result<T, String>) -> Result<T, String> {
         self.note(name, result.as_ref().map(|_| ()).map_err(Clone::clone));
@@ -65,25 +93,33 @@ impl Steps {
 
     /// Notes the outcome; what comes after does not depend on it.
     fn note(&mut self, name: &'static str, result: Result<(), String>) {
-        self.0.push(Step { name, outcome: result.map_or_else(Outcome::Failed, |()| Outcome::Ok) });
+        self.done(name, result.map_or_else(Outcome::Failed, |()| Outcome::Ok), None);
     }
 
     fn skip(&mut self, name: &'static str, why: &str) {
-        self.0.push(Step { name, outcome: Outcome::Skipped(why.to_owned()) });
+        self.done(name, Outcome::Skipped(why.to_owned()), None);
     }
 
-    fn go(&mut self, cluster: &ClusterSettings, topics_to_try: &[String], timeout: Duration) -> Result<(), String> {
+    fn go(&mut self, cluster: &ClusterSettings, wanted: &dyn Fn(&str) -> bool, timeout: Duration) -> Result<(), String> {
         let inspector = self.need(SETTINGS, Inspector::connect(cluster).map_err(reason))?;
+        self.trying(CONNECT);
         self.need(CONNECT, reach(&cluster.bootstrap_servers, timeout))?;
         let topics = self.first_answer(cluster, &inspector, timeout)?;
+        self.visible = Some(topics.iter().map(|topic| topic.name.clone()).collect());
 
-        let known: Vec<&TopicInfo> = topics.iter().filter(|topic| topics_to_try.contains(&topic.name)).collect();
+        let known: Vec<&TopicInfo> = topics.iter().filter(|topic| wanted(&topic.name)).collect();
         if known.is_empty() {
             return Err("none of the configured topics exists, or this user may not describe it".to_owned());
         }
+        self.trying(DESCRIBE);
         let described = self.need(DESCRIBE, describe(&inspector, &known, timeout))?;
-        self.note(READ, read(&inspector, &described, timeout));
+        self.trying(READ);
+        let outcome = read(&inspector, &described, timeout).map_or_else(Outcome::Failed, |()| Outcome::Ok);
+        let part = (described.len() > TOPICS_READ).then(|| format!("tried on {TOPICS_READ} of {} topics", described.len()));
+        self.done(READ, outcome, part);
+        self.trying(GROUP);
         self.note(GROUP, use_group(cluster, &described, timeout));
+        self.trying(CONFIGURATION);
         let names: Vec<String> = known.iter().map(|topic| topic.name.clone()).collect();
         self.note(CONFIGURATION, configuration(&inspector, &names, timeout));
         Ok(())
@@ -93,6 +129,13 @@ impl Steps {
     fn first_answer(&mut self, cluster: &ClusterSettings, inspector: &Inspector, timeout: Duration) -> Result<Vec<TopicInfo>, String> {
         let protocol = property(cluster, &["security.protocol"]).unwrap_or_default().to_ascii_uppercase();
         let (tls, sasl) = (protocol.ends_with("SSL"), protocol.starts_with("SASL"));
+        self.trying(if tls {
+            TLS
+        } else if sasl {
+            SIGN_IN
+        } else {
+            LIST
+        });
         let answer = inspector.topics(timeout);
         let failed_at = match &answer {
             Ok(_) => None,
@@ -150,7 +193,8 @@ fn reach(bootstrap_servers: &str, timeout: Duration) -> Result<(), String> {
     Err(if reasons.is_empty() { "no bootstrap server is named".to_owned() } else { reasons.join("; ") })
 }
 
-/// Ids and log ends need Describe. Answers with a partition of each topic and the start of its log, one with records where there is one.
+/// Ids and log ends need Describe. Answers with a partition of each topic and the start of its log, one with records where there is one;
+/// topics with records come first, since reading from an empty one is a wait for nothing.
 fn describe(inspector: &Inspector, topics: &[&TopicInfo], timeout: Duration) -> Result<Vec<(TopicPartition, i64)>, String> {
     let names: Vec<String> = topics.iter().map(|topic| topic.name.clone()).collect();
     inspector.topic_ids(&names, timeout).map_err(reason)?;
@@ -165,6 +209,8 @@ fn describe(inspector: &Inspector, topics: &[&TopicInfo], timeout: Duration) -> 
             *choice = (partition, ends.start, filled);
         }
     }
+    let mut chosen: Vec<_> = chosen.into_iter().collect();
+    chosen.sort_by_key(|(_, (.., filled))| !filled);
     Ok(chosen.into_iter().map(|(topic, (partition, start, _))| ((topic, partition), start)).collect())
 }
 

@@ -4,8 +4,6 @@ use std::time::Duration;
 
 use crate::domain::settings::{ClusterSettings, DlqSettings, Secret, TopicMatch};
 use crate::kafka::check::{self, AclTopics};
-use crate::kafka::inspect::Inspector;
-
 use crate::ledger::{self, redis::RedisFacts};
 use crate::store::{Store, StoreError};
 
@@ -47,6 +45,14 @@ impl Step {
     }
 }
 
+/// What the check-up tells while it is under way.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Progress {
+    /// This is being looked at now: "cluster main: list topics".
+    Trying(String),
+    Done(Step),
+}
+
 /// A ledger's tier as the check-up needs it.
 #[derive(Debug, Clone)]
 pub enum LedgerTier {
@@ -73,8 +79,10 @@ pub async fn database(connected: &Result<Store, StoreError>) -> Vec<Step> {
     }
     steps.push(match store.missing_migrations().await {
         Ok(0) => Step::new(DATABASE, Outcome::Passed, "up to date"),
-        Ok(n) => Step::new(DATABASE, Outcome::Warning, format!("{n} migrations are missing"))
-            .remedy("`lazaret serve` applies them; or run `lazaret migrate` first"),
+        Ok(n) => {
+            let missing = if n == 1 { "1 migration is missing".to_owned() } else { format!("{n} migrations are missing") };
+            Step::new(DATABASE, Outcome::Warning, missing).remedy("`lazaret serve` applies what is missing; or run `lazaret migrate` first")
+        }
         Err(error) => Step::new(DATABASE, Outcome::Failed, error.to_string()).remedy("Let the user of database.url create tables"),
     });
     steps
@@ -85,29 +93,27 @@ pub fn database_to_be_made(path: &std::path::Path) -> Vec<Step> {
     vec![Step::new(DATABASE, Outcome::NotChecked, format!("SQLite file {} is not there yet; `lazaret serve` makes it", path.display()))]
 }
 
-/// A cluster: each step of the way to its records, each configured topic, and the `kafka-acls` lines if a right is missing.
-/// Blocks for up to several time-outs: call it from `spawn_blocking`.
-pub fn cluster(cluster: &ClusterSettings, dlqs: &[DlqSettings]) -> (Vec<Step>, Vec<String>) {
+/// A cluster: each step of the way to its records and each configured topic are told to `seen` as they are known. Returns the `kafka-acls`
+/// lines if a right is missing. Blocks for up to several time-outs: call it from `spawn_blocking`.
+pub fn cluster(cluster: &ClusterSettings, dlqs: &[DlqSettings], seen: &mut dyn FnMut(Progress)) -> Vec<String> {
     let subject = format!("cluster {}", cluster.name);
     let dlqs: Vec<&DlqSettings> = dlqs.iter().filter(|dlq| dlq.cluster == cluster.name).collect();
-    let visible = visible_topics(cluster);
-    let covered = |topic: &&String| dlqs.iter().any(|dlq| dlq.topics.covers(topic));
-    let to_try: Vec<String> = visible.iter().flatten().filter(covered).cloned().collect();
-    let mut steps: Vec<Step> = check::probe(cluster, &to_try, TIMEOUT).into_iter().map(|step| in_words(&subject, step)).collect();
-    if let Some(visible) = &visible {
-        steps.extend(dlqs.iter().flat_map(|dlq| configured_topics(&subject, &dlq.topics, visible)));
-    }
+    let mut wanting = false;
+    let mut tell = |progress: Progress| {
+        wanting |= matches!(&progress, Progress::Done(step) if matches!(step.outcome, Outcome::Failed | Outcome::Warning));
+        seen(progress);
+    };
+    let wanted = |topic: &str| dlqs.iter().any(|dlq| dlq.topics.covers(topic));
+    let visible = check::probe(cluster, &wanted, TIMEOUT, &mut |progress| {
+        tell(match progress {
+            check::Progress::Trying(name) => Progress::Trying(format!("{subject}: {name}")),
+            check::Progress::Done(step) => Progress::Done(in_words(&subject, step)),
+        });
+    });
     // Without an answer there is nothing that an ACL would mend.
-    let right_missing = visible.is_some() && steps.iter().any(|step| matches!(step.outcome, Outcome::Failed | Outcome::Warning));
-    let not_signed_in = steps.iter().any(|step| step.outcome == Outcome::Failed && step.said.starts_with("sign in"));
-    let acls = if right_missing && !not_signed_in { acl_lines(cluster, &dlqs) } else { Vec::new() };
-    (steps, acls)
-}
-
-/// Names of the topics that this user may see; None: nobody answered.
-fn visible_topics(cluster: &ClusterSettings) -> Option<Vec<String>> {
-    let topics = Inspector::connect(cluster).ok()?.topics(TIMEOUT).ok()?;
-    Some(topics.into_iter().map(|topic| topic.name).collect())
+    let Some(visible) = visible else { return Vec::new() };
+    dlqs.iter().flat_map(|dlq| configured_topics(&subject, &dlq.topics, &visible)).for_each(|step| tell(Progress::Done(step)));
+    if wanting { acl_lines(cluster, &dlqs) } else { Vec::new() }
 }
 
 /// What to do when a step of [`check::probe`] fails, and whether Lazaret works without it.
@@ -126,7 +132,10 @@ const KAFKA_REMEDIES: [(&str, bool, &str); 9] = [
 fn in_words(subject: &str, step: check::Step) -> Step {
     let (_, needed, remedy) = KAFKA_REMEDIES.iter().find(|(name, ..)| *name == step.name).copied().unwrap_or(("", true, "See the reason"));
     match step.outcome {
-        check::Outcome::Ok => Step::new(subject, Outcome::Passed, step.name),
+        check::Outcome::Ok => {
+            let reach = step.note.map_or_else(String::new, |note| format!(" ({note})"));
+            Step::new(subject, Outcome::Passed, format!("{}{reach}", step.name))
+        }
         check::Outcome::Skipped(why) => Step::new(subject, Outcome::NotChecked, format!("{}: not tried, {why}", step.name)),
         check::Outcome::Failed(why) => {
             let outcome = if needed { Outcome::Failed } else { Outcome::Warning };

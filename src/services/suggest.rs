@@ -66,7 +66,7 @@ pub fn looks_like_a_dlq(topic: &str) -> Option<&'static str> {
 }
 
 /// The topics that look like DLQs and are not `covered` yet, by name. Blocks up to several time-outs: call it from `spawn_blocking`.
-/// `seen` is called with (done, all) after each topic.
+/// `seen` is called with (done, all) before the first topic and after each.
 ///
 /// # Errors
 /// The topics cannot be listed. A topic that cannot be read is a suggestion that says so.
@@ -87,6 +87,7 @@ pub fn suggest(
     let ends = inspector.log_ends(&partitions, TIMEOUT);
     let mut suggestions = Vec::with_capacity(candidates.len());
     let all = candidates.len();
+    seen(0, all);
     for (why, topic) in candidates {
         let ends_of = ends_of(&ends, &topic.name);
         let records = ends_of.iter().map(|(_, ends)| Some(ends.as_ref().ok()?.end - ends.as_ref().ok()?.start)).sum();
