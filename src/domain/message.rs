@@ -7,6 +7,7 @@ use sha2::{Digest as _, Sha256};
 use super::classify::{ClassRule, FailureClass, classify};
 use super::dialect::{DeadLetteredAt, Origin, Reading, read};
 use super::fingerprint::{Ingredients, fingerprint, normalise, root_cause, top_frame};
+use super::mask::MaskedValues;
 use super::record::{Record, display_text_within, pack_headers};
 use super::settings::DlqSettings;
 
@@ -131,8 +132,12 @@ impl NewMessage {
 ///
 /// Never fails: what cannot be read is unknown, and the record itself is kept whole.
 pub fn quarantine(record: Record, settings: &DlqSettings, rules: &[ClassRule], now_ms: i64) -> NewMessage {
-    let reading = read(&record, &settings.dialect, settings.consumer_group.as_deref());
+    let mut reading = read(&record, &settings.dialect, settings.consumer_group.as_deref());
     let (class, class_reason) = classify(rules, &reading, &record);
+    // After the rules, which may ask for what is masked; before anything is stored to be shown and searched.
+    if let Some(said) = reading.exception_message.as_mut().filter(|_| !settings.mask.is_empty()) {
+        *said = MaskedValues::of(record.value.as_deref(), &settings.mask).hide(said).into_owned();
+    }
     let group = group(&record, settings, &reading, class);
     let (dead_lettered_at_ms, timestamp_suspect) = dead_lettered_at(reading.dead_lettered_at, record.timestamp_ms, now_ms);
     let key = |template: &Option<super::template::KeyTemplate>| {
@@ -299,6 +304,19 @@ mod tests {
         ] {
             assert!(text.len() <= 2 * EXCEPTION_MESSAGE_LIMIT && !text.contains('\0'), "{} bytes", text.len());
         }
+    }
+
+    #[test]
+    fn an_error_text_is_stored_without_what_it_quotes_of_a_masked_field() {
+        let mut settings = settings();
+        settings.mask = vec!["/id".to_owned()];
+        let headers: [(&str, &[u8]); 2] = [("x-exception-fqcn", b"X"), ("x-exception-message", b"no account SECRET-77 here")];
+        let mut record = record(&headers, None);
+        record.value = Some(b"{\"id\":\"SECRET-77\"}".to_vec());
+        let message = quarantine(record.clone(), &settings, &[], NOW);
+        assert_eq!(message.exception_message.as_deref(), Some("no account ••• here"));
+        assert_eq!(message.group.normalised_text, "no account ••• here");
+        assert_eq!(message.record, record, "the record itself stays exact");
     }
 
     #[test]

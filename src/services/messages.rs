@@ -5,14 +5,12 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use crate::domain::dialect::{self, FieldReading, Reading};
+use crate::domain::mask::{MASK, MaskedValues};
 use crate::domain::record::{Header, Record};
 use crate::domain::settings::{DialectChoice, DlqSettings, settings_for};
 use crate::store::groups::Group;
 use crate::store::messages::{Body, MessageRow};
 use crate::store::{Store, StoreError};
-
-/// What stands in the place of a masked field.
-pub const MASK: &str = "•••";
 
 /// Messages over the store, with what was configured for their DLQs.
 #[derive(Debug, Clone)]
@@ -67,17 +65,23 @@ impl Messages {
     /// # Errors
     /// The database could not be asked.
     pub async fn view(&self, id: i64) -> Result<Option<MessageView>, StoreError> {
-        let Some(row) = self.store.message(id).await? else {
+        let Some(mut row) = self.store.message(id).await? else {
             return Ok(None);
         };
-        let body = self.store.body(id).await?;
+        let mut body = self.store.body(id).await?;
         let group = self.store.group(row.group_id).await?;
         let settings = settings_for(&self.dlqs, &row.cluster, &row.topic);
-        let (reading, fields) = match &body {
+        let (mut reading, mut fields) = match &body {
             Some(body) => read_again(&row, body, settings),
             None => (None, Vec::new()),
         };
         let mask = settings.map_or(&[][..], |settings| &settings.mask);
+        if let Some(body) = &mut body {
+            match MaskedValues::of(body.value.as_deref(), mask) {
+                MaskedValues::Nothing => {}
+                masked => hide_beside(&masked, &mut row, body, &mut reading, &mut fields),
+            }
+        }
         let (value, headers) = match body {
             None => (ShownValue::Purged, Vec::new()),
             Some(body) => (shown_value(body.value, mask), body.headers),
@@ -120,6 +124,28 @@ fn read_again(row: &MessageRow, body: &Body, settings: Option<&DlqSettings>) -> 
     let choice = settings.map_or(&DialectChoice::Auto, |settings| &settings.dialect);
     let reading = dialect::read(&record, choice, settings.and_then(|settings| settings.consumer_group.as_deref()));
     (Some(reading), dialect::field_readings(&record, choice))
+}
+
+/// Hides in everything beside the value what it holds in masked fields. Where that is not known, only texts that quote values suffer:
+/// an offset in eight bytes is none.
+fn hide_beside(masked: &MaskedValues, row: &mut MessageRow, body: &mut Body, reading: &mut Option<Reading>, fields: &mut [FieldReading]) {
+    let known = matches!(masked, MaskedValues::Known(_));
+    let quotes = |field: &FieldReading| known || matches!(field.meaning, "exception message" | "stack trace");
+    for (index, header) in body.headers.iter_mut().enumerate() {
+        if (known || fields.iter().any(|field| field.header == Some(index) && quotes(field)))
+            && let Some(value) = &mut header.value
+            && let Ok(text) = std::str::from_utf8(value)
+        {
+            *value = masked.hide(text).into_owned().into_bytes();
+        }
+    }
+    let texts = fields.iter_mut().filter(|field| quotes(field)).map(|field| &mut field.value);
+    let read = reading.iter_mut().flat_map(|reading| [&mut reading.exception_message, &mut reading.stacktrace]).flatten();
+    // Stored before its DLQ was masked.
+    let stored = row.exception_message.iter_mut();
+    for text in texts.chain(read).chain(stored) {
+        *text = masked.hide(text).into_owned();
+    }
 }
 
 /// Hides the masked fields of a value. Where fields are masked and cannot be found, because the value is not JSON, all of it is withheld.
