@@ -117,9 +117,9 @@ pub const KEY_LIMIT: usize = 1024;
 pub const EXCEPTION_MESSAGE_LIMIT: usize = 4 * 1024;
 
 /// 2000-01-01T00:00:00Z: Kafka is younger, and seconds mistaken for milliseconds lie before it.
-const EARLIEST_PLAUSIBLE_MS: i64 = 946_684_800_000;
+pub const EARLIEST_PLAUSIBLE_MS: i64 = 946_684_800_000;
 /// How far another machine's clock may be ahead of ours.
-const MAX_AHEAD_MS: i64 = 5 * 60 * 1000;
+pub const MAX_AHEAD_MS: i64 = 5 * 60 * 1000;
 
 impl NewMessage {
     /// Whether a replay stays blocked until the configuration or a person names the target: the origin's topic is not known.

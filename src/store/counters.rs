@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::sql_pieces::{Dialect as _, rows};
 use super::{Store, StoreError};
-use crate::domain::message::MessageState;
+use crate::domain::message::{EARLIEST_PLAUSIBLE_MS, MessageState};
 
 /// What the counters say of one DLQ.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -101,11 +101,12 @@ const ARRIVALS_BY_BUCKET: &str = "SELECT dlq_id, ref - ref % $4 AS bucket, CAST(
         UNION ALL SELECT dlq_id, ref, amount FROM counter_deltas WHERE kind = $5 AND ref >= $2 AND ref < $3 AND ($1 = 0 OR dlq_id = $1)) counted
      GROUP BY dlq_id, ref - ref % $4 HAVING SUM(amount) <> 0 ORDER BY dlq_id, bucket";
 
-/// Each MIN is the first entry of an index: `messages_time`, `messages_event`.
+/// Each MIN is the first entry of an index: `messages_time`, `messages_event`. `$5` the first instant that an event may be from.
 const OLDEST_OPEN: &str = "SELECT dlq_id, MIN(oldest), MIN(event) FROM (
         SELECT d.id AS dlq_id,
             (SELECT m.dead_lettered_at_ms FROM messages m WHERE m.dlq_id = d.id AND m.state = s.state ORDER BY m.dead_lettered_at_ms LIMIT 1) AS oldest,
             (SELECT m.origin_at_ms FROM messages m WHERE m.dlq_id = d.id AND m.state = s.state AND m.origin_at_ms IS NOT NULL
+             AND m.origin_at_ms >= $5
              ORDER BY m.origin_at_ms LIMIT 1) AS event
         FROM dlqs d CROSS JOIN (SELECT $1 AS state UNION ALL SELECT $2 UNION ALL SELECT $3 UNION ALL SELECT $4) s) by_state
      WHERE oldest IS NOT NULL GROUP BY dlq_id ORDER BY dlq_id";
@@ -163,14 +164,15 @@ impl Store {
         })
     }
 
-    /// Oldest open message of each DLQ: (dlq id, min dead_lettered_at_ms, min origin_at_ms of the open ones where known).
+    /// Oldest open message of each DLQ: (dlq id, min dead_lettered_at_ms, min origin_at_ms of the open ones where known). An event time
+    /// before [`EARLIEST_PLAUSIBLE_MS`] is nobody's knowledge.
     pub async fn oldest_open(&self) -> Result<Vec<(i64, i64, Option<i64>)>, StoreError> {
         read!(self, |pool| {
             let mut query = sqlx::query_as::<Db, (i64, i64, Option<i64>)>(OLDEST_OPEN);
             for state in MessageState::ALL.into_iter().filter(|state| state.is_open()) {
                 query = query.bind(state.as_str());
             }
-            query.fetch_all(pool).await?
+            query.bind(EARLIEST_PLAUSIBLE_MS).fetch_all(pool).await?
         })
     }
 
