@@ -31,7 +31,8 @@ impl Query {
             let (name, value) = piece.split_once('=').unwrap_or((piece, ""));
             let name = String::from_utf8_lossy(&decode(name)).into_owned();
             if !known.contains(&name.as_str()) {
-                return Err(Failure::bad_request(format!("Unknown parameter {name:?}: this address knows {}.", known.join(", "))));
+                let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
+                return Err(Failure::bad_request(format!("Unknown parameter {name:?}: this address knows {known}.")));
             }
             if value.is_empty() {
                 continue;
@@ -100,6 +101,12 @@ impl Query {
     /// # Errors
     /// 400 naming the parameter and what it takes.
     pub fn message_filter(&self) -> Result<MessageFilter, Failure> {
+        let (from_ms, to_ms) = (self.integer("from_ms", 0, i64::MAX)?, self.integer("to_ms", 0, i64::MAX)?);
+        if let (Some(from), Some(to)) = (from_ms, to_ms)
+            && from > to
+        {
+            return Err(Failure::bad_request(format!("The parameter from_ms ({from}) lies after to_ms ({to}): swap them.")));
+        }
         Ok(MessageFilter {
             cluster: self.text("cluster")?.map(str::to_owned),
             topic: self.text("topic")?.map(str::to_owned),
@@ -109,8 +116,8 @@ impl Query {
             partition: self.integer("partition", 0, i32::MAX)?,
             key: self.bytes("key").map(<[u8]>::to_vec),
             q: self.text("q")?.map(str::trim).filter(|q| !q.is_empty()).map(str::to_owned),
-            from_ms: self.integer("from_ms", 0, i64::MAX)?,
-            to_ms: self.integer("to_ms", 0, i64::MAX)?,
+            from_ms,
+            to_ms,
         })
     }
 
@@ -203,6 +210,7 @@ mod tests {
             ("class=odd", "use one of transient"),
             ("partition=-1", "partition must be a whole number from 0 to 2147483647, not \"-1\""),
             ("group=x", "group must be a whole number"),
+            ("from_ms=9&to_ms=3", "from_ms (9) lies after to_ms (3)"),
             ("q=%ff", "q must be UTF-8 text without NUL"),
             ("q=%00", "q must be UTF-8 text without NUL"),
         ] {

@@ -105,13 +105,18 @@ pub(super) fn dlq(mut section: Section<'_>, names: &Names) -> Option<Dlq> {
     let topics = topics(&mut section);
     let business_key = section.parsed("business_key", values::template);
     let replay = replay(&mut section, names, business_key.as_ref());
+    let tenant = section.parsed("tenant", values::template);
+    let mask: Vec<String> = section.texts("mask").iter().filter_map(|text| section.parse("mask", text, values::pointer)).collect();
+    for (key, template) in [("business_key", &business_key), ("tenant", &tenant)] {
+        shows_no_masked_field(&section, key, template.as_ref(), &mask);
+    }
     let settings = DlqSettings {
         owner: section.text("owner"),
         consumer_group: section.text("consumer_group"),
         dialect: dialect(&mut section),
         start: section.parsed("start", values::start).unwrap_or(Start::Earliest),
-        tenant: section.parsed("tenant", values::template),
-        mask: section.texts("mask").iter().filter_map(|text| section.parse("mask", text, values::pointer)).collect(),
+        tenant,
+        mask,
         partitioner: section
             .word("partitioner", &[("murmur2_random", Partitioner::Murmur2Random), ("consistent_random", Partitioner::ConsistentRandom)])
             .unwrap_or(Partitioner::Murmur2Random),
@@ -120,16 +125,15 @@ pub(super) fn dlq(mut section: Section<'_>, names: &Names) -> Option<Dlq> {
         cluster: cluster?,
         topics: topics?,
     };
-    for (key, template) in [("business_key", &settings.business_key), ("tenant", &settings.tenant)] {
-        if let Some(masked) = template.as_ref().and_then(|template| settings.mask.iter().find(|pointer| template.reads(pointer))) {
-            section.fault(
-                key,
-                format!("would show {masked:?}, which mask hides"),
-                "Take a field that everybody may see and search for, or take that one out of mask",
-            );
-        }
-    }
     Some(Dlq { settings, replay })
+}
+
+/// Keys and tenants are shown, searched and listed: what is masked cannot be one.
+fn shows_no_masked_field(section: &Section<'_>, key: &str, template: Option<&KeyTemplate>, mask: &[String]) {
+    if let Some(masked) = mask.iter().find(|masked| template.is_some_and(|template| template.reads(masked))) {
+        let what = format!("reads {masked:?}, which mask hides, and would show it on every page");
+        section.fault(key, what, "Build it from another field, or take that one out of mask");
+    }
 }
 
 fn topics(section: &mut Section<'_>) -> Option<TopicMatch> {

@@ -7,6 +7,7 @@ use sha2::{Digest as _, Sha256};
 use super::classify::{ClassRule, FailureClass, classify};
 use super::dialect::{DeadLetteredAt, Origin, Reading, read};
 use super::fingerprint::{Ingredients, fingerprint, normalise};
+use super::mask::MaskedValues;
 use super::record::{Record, display_text_within, pack_headers};
 use super::settings::DlqSettings;
 use super::stacktrace::{root_cause, top_frame};
@@ -119,7 +120,7 @@ pub const EXCEPTION_MESSAGE_LIMIT: usize = 4 * 1024;
 /// 2000-01-01T00:00:00Z: Kafka is younger, and seconds mistaken for milliseconds lie before it.
 pub const EARLIEST_PLAUSIBLE_MS: i64 = 946_684_800_000;
 /// How far another machine's clock may be ahead of ours.
-const MAX_AHEAD_MS: i64 = 5 * 60 * 1000;
+pub const MAX_AHEAD_MS: i64 = 5 * 60 * 1000;
 
 impl NewMessage {
     /// Whether a replay stays blocked until the configuration or a person names the target: the origin's topic is not known.
@@ -132,8 +133,12 @@ impl NewMessage {
 ///
 /// Never fails: what cannot be read is unknown, and the record itself is kept whole.
 pub fn quarantine(record: Record, settings: &DlqSettings, rules: &[ClassRule], now_ms: i64) -> NewMessage {
-    let reading = read(&record, &settings.dialect, settings.consumer_group.as_deref());
+    let mut reading = read(&record, &settings.dialect, settings.consumer_group.as_deref());
     let (class, class_reason) = classify(rules, &reading, &record);
+    // After the rules, which may ask for what is masked; before anything is stored to be shown and searched.
+    if let Some(said) = reading.exception_message.as_mut().filter(|_| !settings.mask.is_empty()) {
+        *said = MaskedValues::of(record.value.as_deref(), &settings.mask).hide(said).into_owned();
+    }
     let group = group(&record, settings, &reading, class);
     let (dead_lettered_at_ms, timestamp_suspect) = dead_lettered_at(reading.dead_lettered_at, record.timestamp_ms, now_ms);
     let key = |template: &Option<super::template::KeyTemplate>| {
@@ -300,6 +305,19 @@ mod tests {
         ] {
             assert!(text.len() <= 2 * EXCEPTION_MESSAGE_LIMIT && !text.contains('\0'), "{} bytes", text.len());
         }
+    }
+
+    #[test]
+    fn an_error_text_is_stored_without_what_it_quotes_of_a_masked_field() {
+        let mut settings = settings();
+        settings.mask = vec!["/id".to_owned()];
+        let headers: [(&str, &[u8]); 2] = [("x-exception-fqcn", b"X"), ("x-exception-message", b"no account SECRET-77 here")];
+        let mut record = record(&headers, None);
+        record.value = Some(b"{\"id\":\"SECRET-77\"}".to_vec());
+        let message = quarantine(record.clone(), &settings, &[], NOW);
+        assert_eq!(message.exception_message.as_deref(), Some("no account ••• here"));
+        assert_eq!(message.group.normalised_text, "no account ••• here");
+        assert_eq!(message.record, record, "the record itself stays exact");
     }
 
     #[test]

@@ -90,6 +90,13 @@ pub fn display_text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).replace('\0', "\u{2400}")
 }
 
+/// Characters that change how others are shown, or take no room: they could make a page say what the record does not.
+pub fn deceives(c: char) -> bool {
+    matches!(c,
+        '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}'
+        | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e0fff}')
+}
+
 /// The beginning of a text, at most `limit` bytes of it, splitting no character.
 pub fn clip(text: &str, limit: usize) -> &str {
     &text[..text.floor_char_boundary(limit)]

@@ -73,10 +73,11 @@ impl KeyTemplate {
         &self.source
     }
 
-    /// Whether the key holds what stands at this JSON pointer of the value, or a part of it.
+    /// Whether a placeholder reads the field that this JSON pointer names, or something inside it.
     pub fn reads(&self, pointer: &str) -> bool {
-        let Some(masked) = pointer_tokens(pointer) else { return false };
-        self.parts.iter().any(|part| matches!(part, Part::Value(read) if read.starts_with(&masked)))
+        let field = if pointer.is_empty() { Some(Vec::new()) } else { pointer_tokens(pointer) };
+        let within = |part: &Part| matches!((part, &field), (Part::Value(tokens), Some(field)) if tokens.starts_with(field));
+        self.parts.iter().any(within)
     }
 
     /// The key of a record, exact: a number keeps its digits as they stand in the JSON, however many there are.
@@ -333,6 +334,15 @@ mod tests {
     fn of_two_members_of_one_name_the_last_counts() {
         assert_eq!(rendered("{value:/id}", r#"{"id":1,"id":2}"#).as_deref(), Some("2"));
         assert_eq!(rendered("{value:/a/b}", r#"{"a":{"b":1},"a":2}"#), None);
+    }
+
+    #[test]
+    fn a_template_knows_which_fields_it_reads() {
+        let template = KeyTemplate::parse("{value:/card/a~1b}-{header:email}").unwrap();
+        for (pointer, reads) in [("/card/a~1b", true), ("/card", true), ("", true), ("/card/a", false), ("/email", false), ("/car", false)]
+        {
+            assert_eq!(template.reads(pointer), reads, "{pointer}");
+        }
     }
 
     #[test]

@@ -15,6 +15,7 @@ use tokio::sync::{Mutex, Semaphore};
 
 use crate::domain::access::{OwnerScope, Principal, Role};
 use crate::domain::clock::Clock;
+use crate::domain::record::deceives;
 use crate::store::users::User;
 use crate::store::{Store, StoreError};
 
@@ -223,10 +224,10 @@ fn argon2() -> Argon2<'static> {
 fn usable_name(name: &str) -> Result<&str, AccessError> {
     let name = name.trim();
     let length = name.chars().count();
-    if (1..=MAX_NAME_CHARS).contains(&length) && !name.chars().any(char::is_control) {
+    if (1..=MAX_NAME_CHARS).contains(&length) && !name.chars().any(|c| c.is_control() || deceives(c)) {
         return Ok(name);
     }
-    Err(AccessError::Refused(format!("a name has 1 to {MAX_NAME_CHARS} characters, none of them control characters")))
+    Err(AccessError::Refused(format!("a name has 1 to {MAX_NAME_CHARS} characters, none of them a control or invisible character")))
 }
 
 fn check_password(password: &str) -> Result<(), AccessError> {
@@ -277,7 +278,7 @@ mod tests {
 
     #[test]
     fn names_and_passwords_that_do_not_do_are_refused_with_a_reason() {
-        for bad in ["", "   ", "a\u{7}b", &"x".repeat(65)] {
+        for bad in ["", "   ", "a\u{7}b", "an\u{200b}a", "\u{202e}ana", &"x".repeat(65)] {
             assert!(usable_name(bad).is_err(), "{bad:?}");
         }
         assert_eq!(usable_name(" ana ").unwrap(), "ana");

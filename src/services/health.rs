@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use crate::domain::clock::Clock;
 use crate::domain::health::{self, AtRisk, Because, Measures, Status};
+use crate::domain::message::MAX_AHEAD_MS;
 use crate::domain::settings::{DlqSettings, settings_for};
 use crate::store::counters::DlqCounts;
 use crate::store::dlqs::{Dlq, Incarnation};
@@ -226,7 +227,7 @@ impl Health {
             follow_up_open: counts.map_or(0, |counts| counts.follow_up_open),
             uncollected: fresh.and_then(|sample| sample.uncollected),
             oldest_age_ms: oldest.map(|(dead, _)| (reads.now_ms - dead).max(0)),
-            event_age_ms: oldest.and_then(|(_, event)| *event).map(|event| (reads.now_ms - event).max(0)),
+            event_age_ms: oldest.and_then(|(_, event)| event_age_ms((*event)?, reads.now_ms)),
             at_risk: fresh.map_or(AtRisk::Unknown, |sample| AtRisk::from_parts(&sample.at_risk_state, sample.at_risk_left_ms)),
             arrivals_per_min: fresh.map(|_| rate),
             arrivals: bucketed(reads.buckets.get(&dlq.id), reads, &dlq, last_good.map(|sample| sample.at_ms), fresh.is_some()),
@@ -268,6 +269,11 @@ fn bucketed(stored: Option<&Vec<(i64, i64)>>, reads: &Reads, dlq: &Dlq, last_goo
     (0..BUCKETS).map(bucket).collect()
 }
 
+/// Age of the oldest event. None for one from the future: its clock tells nothing, and 0 would say "just now".
+fn event_age_ms(event_ms: i64, now_ms: i64) -> Option<i64> {
+    (event_ms <= now_ms.saturating_add(MAX_AHEAD_MS)).then(|| now_ms.saturating_sub(event_ms).max(0))
+}
+
 fn partition_views(incarnation: i32, positions: &[Position], samples: &[PartitionSample]) -> Vec<PartitionView> {
     let mut views: BTreeMap<i32, PartitionView> = BTreeMap::new();
     for position in positions.iter().filter(|position| position.id.incarnation == incarnation) {
@@ -297,4 +303,19 @@ fn partition_views(incarnation: i32, positions: &[Position], samples: &[Partitio
         );
     }
     views.into_values().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_event_from_the_future_has_no_age() {
+        let now = 1_800_000_000_000;
+        for (event, age) in
+            [(now - 5, Some(5)), (now + 1, Some(0)), (now + MAX_AHEAD_MS + 1, None), (i64::MAX, None), (i64::MIN, Some(i64::MAX))]
+        {
+            assert_eq!(event_age_ms(event, now), age, "{event}");
+        }
+    }
 }

@@ -5,14 +5,13 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use crate::domain::dialect::{self, FieldReading, Reading};
+use crate::domain::json;
+use crate::domain::mask::{MASK, MaskedValues};
 use crate::domain::record::{Header, Record};
 use crate::domain::settings::{DialectChoice, DlqSettings, settings_for};
 use crate::store::groups::Group;
 use crate::store::messages::{Body, MessageRow};
 use crate::store::{Store, StoreError};
-
-/// What stands in the place of a masked field.
-pub const MASK: &str = "•••";
 
 /// Messages over the store, with what was configured for their DLQs.
 #[derive(Debug, Clone)]
@@ -67,17 +66,23 @@ impl Messages {
     /// # Errors
     /// The database could not be asked.
     pub async fn view(&self, id: i64) -> Result<Option<MessageView>, StoreError> {
-        let Some(row) = self.store.message(id).await? else {
+        let Some(mut row) = self.store.message(id).await? else {
             return Ok(None);
         };
-        let body = self.store.body(id).await?;
+        let mut body = self.store.body(id).await?;
         let group = self.store.group(row.group_id).await?;
         let settings = settings_for(&self.dlqs, &row.cluster, &row.topic);
-        let (reading, fields) = match &body {
+        let (mut reading, mut fields) = match &body {
             Some(body) => read_again(&row, body, settings),
             None => (None, Vec::new()),
         };
         let mask = settings.map_or(&[][..], |settings| &settings.mask);
+        if let Some(body) = &mut body {
+            match MaskedValues::of(body.value.as_deref(), mask) {
+                MaskedValues::Nothing => {}
+                masked => hide_beside(&masked, &mut row, body, &mut reading, &mut fields),
+            }
+        }
         let (value, headers) = match body {
             None => (ShownValue::Purged, Vec::new()),
             Some(body) => (shown_value(body.value, mask), body.headers),
@@ -122,6 +127,28 @@ fn read_again(row: &MessageRow, body: &Body, settings: Option<&DlqSettings>) -> 
     (Some(reading), dialect::field_readings(&record, choice))
 }
 
+/// Hides in everything beside the value what it holds in masked fields. Where that is not known, only texts that quote values suffer:
+/// an offset in eight bytes is none.
+fn hide_beside(masked: &MaskedValues, row: &mut MessageRow, body: &mut Body, reading: &mut Option<Reading>, fields: &mut [FieldReading]) {
+    let known = matches!(masked, MaskedValues::Known(_));
+    let quotes = |field: &FieldReading| known || matches!(field.meaning, "exception message" | "stack trace");
+    for (index, header) in body.headers.iter_mut().enumerate() {
+        if (known || fields.iter().any(|field| field.header == Some(index) && quotes(field)))
+            && let Some(value) = &mut header.value
+            && let Ok(text) = std::str::from_utf8(value)
+        {
+            *value = masked.hide(text).into_owned().into_bytes();
+        }
+    }
+    let texts = fields.iter_mut().filter(|field| quotes(field)).map(|field| &mut field.value);
+    let read = reading.iter_mut().flat_map(|reading| [&mut reading.exception_message, &mut reading.stacktrace]).flatten();
+    // Stored before its DLQ was masked.
+    let stored = row.exception_message.iter_mut();
+    for text in texts.chain(read).chain(stored) {
+        *text = masked.hide(text).into_owned();
+    }
+}
+
 /// Hides the masked fields of a value. Where fields are masked and cannot be found, because the value is not JSON, all of it is withheld.
 fn shown_value(value: Option<Vec<u8>>, mask: &[String]) -> ShownValue {
     let Some(bytes) = value else {
@@ -130,9 +157,8 @@ fn shown_value(value: Option<Vec<u8>>, mask: &[String]) -> ShownValue {
     if mask.is_empty() {
         return ShownValue::Plain(bytes);
     }
-    // The number's own digits survive (serde_json's arbitrary_precision), so does the order of the fields. Of a field that is
-    // there twice only the last is kept: the first cannot leak.
-    let Ok(mut json) = serde_json::from_slice::<Value>(&bytes) else {
+    // Of a field that is there twice only the last is kept: the first cannot leak.
+    let Some(mut json) = json::parse(&bytes) else {
         return ShownValue::Withheld;
     };
     let fields: Vec<String> = mask.iter().filter(|pointer| hide(&mut json, pointer)).cloned().collect();

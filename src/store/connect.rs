@@ -6,13 +6,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sqlx::ConnectOptions as _;
+use sqlx::migrate::{Migrate, MigrateError, Migrator};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous};
 
 use super::{PostgresStore, SqliteStore, Store, StoreError, sql_pieces};
 
-static POSTGRES_MIGRATIONS: sqlx::migrate::Migrator = sqlx::migrate!("migrations/postgres");
-static SQLITE_MIGRATIONS: sqlx::migrate::Migrator = sqlx::migrate!("migrations/sqlite");
+static POSTGRES_MIGRATIONS: Migrator = sqlx::migrate!("migrations/postgres");
+static SQLITE_MIGRATIONS: Migrator = sqlx::migrate!("migrations/sqlite");
 
 /// How long a call waits for a free connection, or for a new one.
 const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(5);
@@ -42,22 +43,24 @@ impl Store {
     }
 
     /// Applies the migrations that are missing. Returns how many were applied. Concurrent calls wait for each other.
+    ///
+    /// # Errors
+    /// [`StoreError::Newer`]: the database holds migrations that this version does not know. Nothing was changed.
     pub async fn migrate(&self) -> Result<usize, StoreError> {
         match self {
             Store::Postgres(database) => {
                 // Under no time limit, on a connection of its own: building an index on a large table takes what it takes.
                 let mut connection = database.pool.connect_options().connect().await?;
-                let before = applied(&mut connection).await?;
-                POSTGRES_MIGRATIONS.run_direct(None, &mut connection, false).await?;
-                let after = applied(&mut connection).await?;
+                // The lock before all else: of two instances that both make the table of migrations, PostgreSQL fails one.
+                // It goes with the connection.
+                connection.lock().await?;
+                let applied = run(&POSTGRES_MIGRATIONS, &mut connection).await?;
                 sqlx::Connection::close(connection).await?;
-                Ok(after - before)
+                Ok(applied)
             }
             Store::Sqlite(database) => {
                 let mut connection = database.writer.acquire().await?;
-                let before = applied(&mut *connection).await?;
-                SQLITE_MIGRATIONS.run_direct(None, &mut *connection, false).await?;
-                Ok(applied(&mut *connection).await? - before)
+                run(&SQLITE_MIGRATIONS, &mut *connection).await
             }
         }
     }
@@ -65,29 +68,46 @@ impl Store {
 
 impl Store {
     /// How many migrations are not applied yet. Changes nothing: a database that never was migrated lacks all of them.
+    ///
+    /// # Errors
+    /// As [`Store::migrate`].
     pub async fn missing_migrations(&self) -> Result<usize, StoreError> {
-        let (all, applied) = match self {
+        match self {
             Store::Postgres(database) => {
                 let mut connection = database.pool.acquire().await?;
                 let migrated = sqlx::query_scalar("SELECT to_regclass('_sqlx_migrations') IS NOT NULL").fetch_one(&mut *connection).await?;
-                (&POSTGRES_MIGRATIONS, count_applied(&mut *connection, migrated).await?)
+                missing(&POSTGRES_MIGRATIONS, &mut *connection, migrated).await
             }
             Store::Sqlite(database) => {
                 let mut connection = database.readers.acquire().await?;
                 let migrated = sqlx::query_scalar("SELECT COUNT(*) > 0 FROM sqlite_master WHERE name = '_sqlx_migrations'");
                 let migrated = migrated.fetch_one(&mut *connection).await?;
-                (&SQLITE_MIGRATIONS, count_applied(&mut *connection, migrated).await?)
+                missing(&SQLITE_MIGRATIONS, &mut *connection, migrated).await
             }
-        };
-        Ok(all.iter().count().saturating_sub(applied))
+        }
     }
 }
 
-async fn count_applied(connection: &mut impl sqlx::migrate::Migrate, migrated: bool) -> Result<usize, StoreError> {
-    if !migrated {
-        return Ok(0);
+/// The table in which sqlx notes what was applied.
+const APPLIED: &str = "_sqlx_migrations";
+
+/// Applies what is missing; returns how many.
+async fn run(migrations: &Migrator, connection: &mut impl Migrate) -> Result<usize, StoreError> {
+    connection.ensure_migrations_table(APPLIED).await?;
+    let before = connection.list_applied_migrations(APPLIED).await?.len();
+    migrations.run_direct(None, connection, false).await.map_err(|error| match error {
+        MigrateError::VersionMissing(migration) => StoreError::Newer { migration },
+        error => error.into(),
+    })?;
+    Ok(connection.list_applied_migrations(APPLIED).await?.len() - before)
+}
+
+async fn missing(migrations: &Migrator, connection: &mut impl Migrate, migrated: bool) -> Result<usize, StoreError> {
+    let applied = if migrated { connection.list_applied_migrations(APPLIED).await? } else { Vec::new() };
+    match applied.iter().map(|applied| applied.version).find(|version| !migrations.version_exists(*version)) {
+        Some(migration) => Err(StoreError::Newer { migration }),
+        None => Ok(migrations.iter().count().saturating_sub(applied.len())),
     }
-    Ok(connection.list_applied_migrations("_sqlx_migrations").await?.len())
 }
 
 /// What may stand behind the `?` of a PostgreSQL URL. sqlx would ignore any other and write its value to the log, where a misspelt
@@ -189,7 +209,9 @@ fn make_folder(file: &Path) -> Result<(), StoreError> {
 /// Takes the operating system's lock on `<database>.lock`.
 fn lock(database: &Path) -> Result<std::fs::File, StoreError> {
     make_folder(database)?;
-    let mut path = database.as_os_str().to_owned();
+    // One file may be known by several names; SQLite follows links as well.
+    let resolved = std::fs::canonicalize(database).unwrap_or_else(|_| database.to_owned());
+    let mut path = resolved.into_os_string();
     path.push(".lock");
     let path = PathBuf::from(path);
     let file = std::fs::OpenOptions::new().create(true).write(true).truncate(false).open(&path).map_err(|source| at(&path, source))?;
@@ -205,11 +227,6 @@ fn lock(database: &Path) -> Result<std::fs::File, StoreError> {
 
 fn at(path: &Path, source: std::io::Error) -> StoreError {
     StoreError::File { path: path.display().to_string(), source }
-}
-
-async fn applied(connection: &mut impl sqlx::migrate::Migrate) -> Result<usize, StoreError> {
-    connection.ensure_migrations_table("_sqlx_migrations").await?;
-    Ok(connection.list_applied_migrations("_sqlx_migrations").await?.len())
 }
 
 #[cfg(test)]

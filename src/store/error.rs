@@ -19,6 +19,11 @@ pub enum StoreError {
     /// Another `lazaret serve` uses this SQLite file.
     #[error("{0}")]
     InUse(String),
+    /// The database was migrated by a later version.
+    #[error(
+        "the database is of a newer Lazaret (its migration {migration} is not known here): run that version or a later one, or give this one a database of its own; nothing was changed"
+    )]
+    Newer { migration: i64 },
     /// The database, or the network to it, did not answer in this time.
     #[error("database: no answer within {} s", .0.as_secs())]
     Stalled(Duration),

@@ -166,6 +166,11 @@ const WRONG: &[(&str, &[&str])] = &[
         &["dlq[1].tenant: would show \"/card\", which mask hides. Take a field"],
     ),
     ("[[dlq]]\ncluster = 'main'\ntopics = ['a']\nmask = ['card']", &["dlq[1].mask: \"card\" is not a JSON pointer. Begin with /"]),
+    (
+        "[[dlq]]\ncluster = 'main'\ntopics = ['a']\nmask = ['/email', '/card']\nbusiness_key = '{value:/card/number}'",
+        &["dlq[1].business_key: reads \"/card\", which mask hides"],
+    ),
+    ("[[dlq]]\ncluster = 'main'\ntopics = ['a']\nmask = ['/email']\ntenant = '{value:/email}'", &["dlq[1].tenant: reads \"/email\""]),
     ("[[dlq]]\ncluster = 'main'\ntopics = ['a']\npartitioner = 'murmur2'", &["Use murmur2_random or consistent_random"]),
     ("[[dlq]]\ncluster = 'main'\ntopics = ['a']\nmax_laps = 0", &["dlq[1].max_laps: 0 is out of range"]),
     ("[[dlq]]\ncluster = 'main'\ntopics = ['a']\nmax_per_second = 0", &["dlq[1].max_per_second: 0 is out of range"]),

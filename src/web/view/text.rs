@@ -4,15 +4,10 @@
 
 use std::fmt::Write as _;
 
+use crate::domain::record::deceives;
+
 /// How much of a value a page shows as text or hex.
 pub const VALUE_CAP: usize = 64 * 1024;
-
-/// Characters that change how others are shown, or take no room: they could make a page say what the record does not.
-fn deceives(c: char) -> bool {
-    matches!(c,
-        '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}'
-        | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e0fff}')
-}
 
 fn push_visible(out: &mut String, c: char) {
     match c {

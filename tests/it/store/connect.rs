@@ -68,6 +68,42 @@ async fn a_second_serve_on_the_same_sqlite_file_is_refused_with_a_sentence() {
     Store::connect_exclusive(&url).await.unwrap();
 }
 
+#[cfg(unix)]
+#[tokio::test]
+async fn the_same_sqlite_file_by_another_name_is_refused_too() {
+    let folder = tempfile::tempdir().unwrap();
+    let url = |name: &str| format!("sqlite://{}", folder.path().join(name).display());
+    drop(Store::connect(&url("lazaret.db")).await.unwrap());
+    std::os::unix::fs::symlink("lazaret.db", folder.path().join("link.db")).unwrap();
+    let _first = Store::connect_exclusive(&url("lazaret.db")).await.unwrap();
+    assert!(matches!(Store::connect_exclusive(&url("link.db")).await, Err(StoreError::InUse(_))));
+}
+
+on_both_stores! {
+    async fn a_database_of_a_newer_version_is_refused_with_a_sentence(store: Store) {
+        let sql = "UPDATE _sqlx_migrations SET version = 9999";
+        match &store {
+            Store::Postgres(database) => drop(sqlx::query(sql).execute(&database.pool).await.unwrap()),
+            Store::Sqlite(database) => drop(sqlx::query(sql).execute(&database.writer).await.unwrap()),
+        }
+        for refusal in [store.migrate().await.unwrap_err(), store.missing_migrations().await.unwrap_err()] {
+            assert!(matches!(refusal, StoreError::Newer { migration: 9999 }), "{refusal}");
+            assert!(refusal.to_string().contains("newer Lazaret"), "{refusal}");
+        }
+    }
+}
+
+#[tokio::test]
+#[ignore = "needs a real PostgreSQL: run tests/run"]
+async fn instances_that_start_together_on_an_empty_database_all_start() {
+    let url = postgres_url().await;
+    let stores = futures_util::future::join_all((0..4).map(|_| Store::connect(&url))).await;
+    let stores: Vec<Store> = stores.into_iter().map(Result::unwrap).collect();
+    let applied = futures_util::future::join_all(stores.iter().map(Store::migrate)).await;
+    let applied: Vec<usize> = applied.into_iter().map(Result::unwrap).collect();
+    assert_eq!(applied.iter().sum::<usize>(), 1, "{applied:?}");
+}
+
 #[tokio::test]
 async fn sqlite_readers_cannot_write() {
     let (store, _folder) = sqlite().await;

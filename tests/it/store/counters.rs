@@ -116,6 +116,7 @@ on_both_stores! {
         Feed::open(&store, "empty.DLQ", 0).await;
         let mut messages: Vec<NewMessage> = (0..6).map(|offset| at(offset, NOW - offset * 1_000)).collect();
         let origin = |ms| Some(lazaret::domain::dialect::Origin { topic: None, partition: None, offset: None, timestamp_ms: ms });
+        messages[0].origin = origin(Some(1)); // From before Kafka: no event time.
         messages[1].origin = origin(Some(NOW - 50_000));
         messages[2].origin = origin(Some(NOW - 40_000));
         messages[5].origin = origin(Some(NOW - 90_000));

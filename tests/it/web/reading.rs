@@ -246,7 +246,8 @@ on_both_stores! {
         let secret = "4111111111111111";
         let value = format!(r#"{{"id":9007199254740993,"card":{{"number":"{secret}"}},"email":"a@b.example"}}"#);
         let odd = format!("number={secret};email=a@b.example");
-        house.take_in("cards.DLQ", vec![record("cards.DLQ", 0, NOW_MS, &value, "declined"), record("cards.DLQ", 1, NOW_MS, &odd, "declined")]).await;
+        let said = format!("card {secret} of a@b.example declined");
+        house.take_in("cards.DLQ", vec![record("cards.DLQ", 0, NOW_MS, &value, &said), record("cards.DLQ", 1, NOW_MS, &odd, &said)]).await;
         let items = house.json("/api/v1/messages").await["items"].clone();
         for item in items.as_array().unwrap() {
             let id = item["id"].as_i64().unwrap();
@@ -265,8 +266,10 @@ on_both_stores! {
         assert_eq!(detail(0).await["value_note"], "Masked: /card/number, /email. Shown as JSON written anew; digits are exact.");
         assert_eq!(detail(1).await["value"], Value::Null);
         assert!(detail(1).await["value_note"].as_str().unwrap().contains("withheld"));
-        for q in [secret, "a@b.example"] {
-            assert_eq!(house.json(&format!("/api/v1/messages?q={q}")).await["items"], serde_json::json!([]));
+        assert_eq!(detail(0).await["exception_message"], "card ••• of ••• declined");
+        assert_eq!(detail(1).await["exception_message"], "card <n> of <email> declined");
+        for q in [secret, "a@b.example", &said] {
+            assert_eq!(house.json(&format!("/api/v1/messages?q={}", lazaret::api::query::encode(q.as_bytes()))).await["items"], serde_json::json!([]));
         }
     }
 
