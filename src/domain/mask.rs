@@ -5,6 +5,7 @@ use std::borrow::Cow;
 use serde_json::Value;
 
 use super::fingerprint::normalise;
+use super::json;
 
 /// What stands in the place of a masked field.
 pub const MASK: &str = "•••";
@@ -34,7 +35,7 @@ impl MaskedValues {
         if bytes.len() > SEARCHED {
             return MaskedValues::Anything;
         }
-        let Ok(json) = serde_json::from_slice::<Value>(bytes) else { return MaskedValues::Anything };
+        let Some(json) = json::parse(bytes) else { return MaskedValues::Anything };
         let mut known = Vec::new();
         mask.iter().filter_map(|pointer| json.pointer(pointer)).for_each(|field| gather(field, &mut known));
         known.retain(|text| text.chars().count() >= SHORTEST);

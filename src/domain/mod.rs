@@ -10,6 +10,7 @@ pub mod dialect;
 pub mod fingerprint;
 pub mod framing;
 pub mod health;
+pub mod json;
 pub mod mask;
 pub mod message;
 pub mod partition;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use crate::domain::dialect::{self, FieldReading, Reading};
+use crate::domain::json;
 use crate::domain::mask::{MASK, MaskedValues};
 use crate::domain::record::{Header, Record};
 use crate::domain::settings::{DialectChoice, DlqSettings, settings_for};
@@ -156,9 +157,8 @@ fn shown_value(value: Option<Vec<u8>>, mask: &[String]) -> ShownValue {
     if mask.is_empty() {
         return ShownValue::Plain(bytes);
     }
-    // The number's own digits survive (serde_json's arbitrary_precision), so does the order of the fields. Of a field that is
-    // there twice only the last is kept: the first cannot leak.
-    let Ok(mut json) = serde_json::from_slice::<Value>(&bytes) else {
+    // Of a field that is there twice only the last is kept: the first cannot leak.
+    let Some(mut json) = json::parse(&bytes) else {
         return ShownValue::Withheld;
     };
     let fields: Vec<String> = mask.iter().filter(|pointer| hide(&mut json, pointer)).cloned().collect();
