@@ -405,6 +405,13 @@ fn partition_explain_agrees_with_the_fixtures() {
 fn users_and_tokens_on_a_new_sqlite_file() {
     let folder = folder();
     let run = |arguments: &[&str], input: &str| lazaret_with_input(folder.path(), &[], arguments, input);
+    for command in [["user", "list"], ["token", "list"]] {
+        let elsewhere = run(&command, "");
+        assert_eq!(elsewhere.status.code(), Some(2));
+        assert!(stderr(&elsewhere).contains("no database at lazaret-data/lazaret.db: run this where serve runs"), "{}", stderr(&elsewhere));
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0, "nothing was made");
+    }
+    assert!(run(&["migrate"], "").status.success());
     let added = run(&["user", "add", "ana", "--role", "operator", "--owners", "payments,risk"], "correct horse battery\n");
     assert_eq!(
         (added.status.code(), stdout(&added).as_str()),
@@ -412,7 +419,6 @@ fn users_and_tokens_on_a_new_sqlite_file() {
         "{}",
         stderr(&added)
     );
-    assert!(folder.path().join("lazaret-data/lazaret.db").exists());
 
     let again = run(&["user", "add", "ANA"], "correct horse battery\n");
     assert_eq!(again.status.code(), Some(1));
@@ -433,6 +439,14 @@ fn users_and_tokens_on_a_new_sqlite_file() {
     assert!(run(&["user", "disable", "ana"], "").status.success());
     let list = stdout(&run(&["user", "list"], ""));
     assert!(list.contains("ana   operator  payments,risk  disabled"), "{list}");
+    let enabled = run(&["user", "enable", "ana"], "");
+    assert_eq!(stdout(&enabled), "user ana enabled; its password is the one from before\n", "{}", stderr(&enabled));
+    assert!(stdout(&run(&["user", "list"], "")).contains("ana   operator  payments,risk  active"));
+    assert!(stderr(&run(&["user", "enable", "nobody"], "")).contains("there is no user \"nobody\""));
+    assert!(run(&["user", "add", "root", "--role", "admin"], "correct horse battery\n").status.success());
+    let last = run(&["user", "disable", "root"], "");
+    assert_eq!(last.status.code(), Some(1));
+    assert!(stderr(&last).contains("root is the only active admin: make another first"), "{}", stderr(&last));
 
     let made = run(&["token", "create", "grafana", "--expires", "90d"], "");
     let secret = stdout(&made);
@@ -600,6 +614,8 @@ on_both_stores! {
         assert_eq!(access.sign_in("ana", "correct horse battery").await.expect("answers"), None);
         access.disable_user("ana").await.expect("ana is there");
         assert_eq!(access.sign_in("ana", "another long password").await.expect("answers"), None, "disabled");
+        access.enable_user("ana").await.expect("ana is there");
+        assert!(access.sign_in("ana", "another long password").await.expect("answers").is_some(), "enabled");
 
         let secret = access.create_token("ci", Role::Viewer, OwnerScope::All, Some(clock.now_ms() + 1_000), None).await.expect("is new");
         assert_eq!(access.token(&secret).await.expect("answers").map(|who| who.name), Some("ci".to_owned()));
@@ -761,7 +777,7 @@ async fn check_says_whether_postgresql_is_up_to_date() {
     std::fs::write(folder.path().join("lazaret.toml"), text).unwrap();
     let said = stdout(&lazaret(folder.path(), &[], &["check"]));
     assert!(
-        said.contains("✓ database: connected: PostgreSQL ") && said.contains("! database: ") && said.contains("migrations are missing"),
+        said.contains("✓ database: connected: PostgreSQL ") && said.contains("! database: ") && said.contains(" missing\n"),
         "{said}"
     );
     assert!(said.contains("✓ ledger wallet: SQL: connected"), "{said}");
@@ -779,6 +795,7 @@ async fn serve_takes_in_a_real_backlog_and_leaves_in_seconds() {
     topics.create(&topic, 2, &[]).await;
     TestProducer::at(topics.bootstrap()).send_all(&topic, (0..20).map(|n| NewRecord::value(format!("{{\"n\":{n}}}"))));
     let folder = folder();
+    assert!(lazaret(folder.path(), &[], &["migrate"]).status.success());
     let token = stdout(&lazaret(folder.path(), &[], &["token", "create", "test"])).trim().to_owned();
     let pattern = format!("^{}$", topic.replace('.', "\\."));
     let mut serving = Serving::start(
