@@ -23,15 +23,32 @@ pub enum LogFormat {
 
 /// Sends log lines to standard error, coloured on a terminal alone. `LAZARET_LOG` decides what is shown, in the form of `RUST_LOG`
 /// (`debug`, `lazaret=debug,sqlx=info`); without it, our own from `info`, libraries from `warn`. A second call changes nothing.
-pub fn install_logs(format: LogFormat) {
+///
+/// `above` writes a line where nothing else moves: a spinner or bar on the terminal is taken away for as long as that takes.
+pub fn install_logs(format: LogFormat, above: fn(&mut dyn FnMut())) {
     let filter = EnvFilter::try_from_env("LAZARET_LOG").unwrap_or_else(|_| EnvFilter::new("warn,lazaret=info"));
     let colours = std::io::stderr().is_terminal();
-    let lines = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(colours);
+    let lines = tracing_subscriber::fmt().with_env_filter(filter).with_writer(move || Lines(above)).with_ansi(colours);
     // The one error is "a subscriber is set already", which is what we want.
     let _ = match format {
         LogFormat::Human => lines.try_init(),
         LogFormat::Json => lines.json().flatten_event(true).try_init(),
     };
+}
+
+/// Standard error, one line at a time.
+struct Lines(fn(&mut dyn FnMut()));
+
+impl std::io::Write for Lines {
+    fn write(&mut self, line: &[u8]) -> std::io::Result<usize> {
+        let mut written = Ok(0);
+        (self.0)(&mut || written = std::io::stderr().write(line));
+        written
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        std::io::stderr().flush()
+    }
 }
 
 /// Sets up the process's metrics and names each counter. Call it once.

@@ -34,6 +34,9 @@ pub use settings::Settings;
 /// messages or not at all. A request to a broker that is away takes longer than anybody waits (containers are killed after 10 s).
 pub const SHUTDOWN: Duration = Duration::from_secs(6);
 
+/// The setting whose address the pages are served at.
+const LISTEN: &str = "server.listen";
+
 /// Why the program could not start or go on.
 #[derive(Debug, thiserror::Error)]
 pub enum AppError {
@@ -48,10 +51,15 @@ pub enum AppError {
     #[error("{0}")]
     Demo(#[from] made_up::DemoError),
     /// The address is taken, or not one of this machine's.
-    #[error("{key} = \"{address}\": {reason}. Give another address or port, or stop what listens there.")]
+    #[error("{key} = \"{address}\": {reason}. Give another address or port{}, or stop what listens there.", flag_of(key))]
     Listen { key: &'static str, address: String, reason: std::io::Error },
     #[error("the system gives no random bytes: {0}")]
     Random(getrandom::Error),
+}
+
+/// How an address is given on the command line, where it can be.
+fn flag_of(key: &str) -> &'static str {
+    if key == LISTEN { " with --listen" } else { "" }
 }
 
 impl AppError {
@@ -97,12 +105,12 @@ impl Running {
 /// An address cannot be bound, the database cannot be opened or migrated, or a client property is refused.
 pub async fn start(settings: Settings, clock: Clock) -> Result<Running, AppError> {
     use_ring();
-    let listener = bind("server.listen", &settings.listen).await?;
+    let listener = bind(LISTEN, &settings.listen).await?;
     let metrics_listener = match &settings.metrics_listen {
         Some(address) => Some(bind("server.metrics_listen", address).await?),
         None => None,
     };
-    let address = local_address("server.listen", &listener, &settings.listen)?;
+    let address = local_address(LISTEN, &listener, &settings.listen)?;
     let metrics_address = match (&metrics_listener, &settings.metrics_listen) {
         (Some(listener), Some(asked)) => Some(local_address("server.metrics_listen", listener, asked)?),
         _ => None,

@@ -30,6 +30,10 @@ pub async fn user(place: &Place, command: UserCommand) -> Result<(), Failure> {
             access.disable_user(&name).await.map_err(failed)?;
             println!("user {name} disabled; its sessions have ended");
         }
+        UserCommand::Enable { name } => {
+            access.enable_user(&name).await.map_err(failed)?;
+            println!("user {name} enabled; its password is the one from before");
+        }
         UserCommand::List => {
             let users = access.store.users().await.map_err(|error| failed(error.into()))?;
             let row = |user: &crate::store::users::User| {

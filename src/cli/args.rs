@@ -133,8 +133,13 @@ pub enum UserCommand {
     },
     /// Show all users.
     List,
-    /// Lock a user out for good and end the user's sessions. There is no way back in this version; the name stays taken.
+    /// Lock a user out and end the user's sessions; the name stays taken. `user enable` undoes it. The last active admin is refused.
     Disable {
+        /// Name of the user
+        name: String,
+    },
+    /// Let a disabled user in again, with the password from before.
+    Enable {
         /// Name of the user
         name: String,
     },

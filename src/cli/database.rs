@@ -15,10 +15,16 @@ pub fn config(place: &Place) -> Result<Config, Failure> {
     })
 }
 
-/// Connects for `user` and `token`. A SQLite file is brought up to date on the way, so that the first user can be made before the first
-/// start; PostgreSQL may be in use by another version and is left as it is.
+/// Connects for `user` and `token`. A SQLite file that is not there is refused: a new one, made in whatever folder this is, would be no
+/// one's. One that is there is brought up to date; PostgreSQL may be in use by another version and is left as it is.
 pub async fn open(place: &Place) -> Result<(Config, Store), Failure> {
     let config = config(place)?;
+    if let Some(path) = config.database.sqlite_path().filter(|path| !path.exists()) {
+        return Err(Failure::Usage(format!(
+            "no database at {}: run this where serve runs, or give --config. `lazaret migrate` makes a new one here.",
+            path.display()
+        )));
+    }
     let store = Store::connect(config.database.url.expose()).await.map_err(|error| failed(&config, &error))?;
     if config.database.sqlite_path().is_some() {
         store.migrate().await.map_err(|error| failed(&config, &error))?;

@@ -1,7 +1,7 @@
 //! `lazaret demo`.
 
 use super::args::Demo;
-use super::terminal::Waiting;
+use super::terminal::{self, Waiting};
 use super::{Failure, serve};
 use crate::app::demo::{Options, RunningDemo, run};
 use crate::domain::clock::Clock;
@@ -9,7 +9,7 @@ use crate::telemetry;
 
 /// Starts over, shows where to look, and serves until a signal says stop.
 pub async fn demo(options: Demo) -> Result<(), Failure> {
-    telemetry::install_logs(telemetry::LogFormat::default());
+    telemetry::install_logs(telemetry::LogFormat::default(), terminal::above_what_moves);
     let waiting = Waiting::start("Making up four weeks of a shop's dead letters");
     let options = Options { listen: options.listen, data_dir: options.data_dir, api_token: options.api_token };
     let started = run(options, Clock::system()).await;

@@ -18,7 +18,8 @@ pub fn explain(args: &Explain) -> String {
             format_args!("at {} partitions: {} ({}); {moved}", told.new_partitions, both(&told.then), movement(&told.now, &told.then)),
         );
     }
-    line(&mut out, format_args!("\nsalted with -0 to -{}, {} partitions:", told.salted.len() - 1, told.partitions));
+    let last = told.salted.len() - 1;
+    line(&mut out, format_args!("\nwith -0 to -{last} appended to the key, to spread it over {} partitions:", told.partitions));
     for placement in &told.salted {
         line(&mut out, format_args!("  {:<24} {}", placement.key, both(placement)));
     }

@@ -12,7 +12,7 @@ use crate::telemetry;
 /// Serves until a signal says stop.
 pub async fn serve(options: Serve) -> Result<(), Failure> {
     let read = source::read(&options.source, Purpose::Serve, "serve")?;
-    telemetry::install_logs(telemetry::LogFormat::default());
+    telemetry::install_logs(telemetry::LogFormat::default(), terminal::above_what_moves);
     let mut settings = Settings::from(&read.config);
     // Flags can name no target and no check, so nothing may be sent on their word.
     settings.read_only |= options.read_only || read.flags.is_some();

@@ -1,10 +1,11 @@
 //! The TOML that `lazaret check --suggest` writes: what was discovered, ready to be read by a person and by `config`.
 
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
 use crate::config::Flags;
 use crate::domain::dialect::Dialect;
-use crate::services::suggest::{Sample, Suggestion};
+use crate::services::suggest::{Sample, Sign, Suggestion};
 
 /// The head of a whole file for a cluster that was named by flags. Values of properties that look secret are not repeated.
 pub fn head(flags: &Flags) -> String {
@@ -24,14 +25,17 @@ pub fn head(flags: &Flags) -> String {
     out
 }
 
-/// One `[[dlq]]` entry for each topic.
+/// One `[[dlq]]` entry for each topic. Whose habit a kind of name is, is told with the first of that kind.
 pub fn entries(cluster: &str, suggestions: &[Suggestion]) -> String {
     let mut out = String::new();
+    let mut told = BTreeSet::new();
     for suggestion in suggestions {
+        let Sign { seen, habit } = suggestion.why;
+        let habit = habit.filter(|_| told.insert(seen)).map_or_else(String::new, |habit| format!(" ({habit})"));
         let records = suggestion.records.map_or_else(|| "an unknown number of".to_owned(), |records| format!("about {records}"));
         let partitions =
             if suggestion.partitions == 1 { "1 partition".to_owned() } else { format!("{} partitions", suggestion.partitions) };
-        line(&mut out, format_args!("\n# {partitions}, {records} records; {}", suggestion.why));
+        line(&mut out, format_args!("\n# {partitions}, {records} records; {seen}{habit}"));
         let (dialect, said) = dialect(&suggestion.sample);
         line(&mut out, format_args!("# {said}"));
         line(&mut out, format_args!("[[dlq]]\ncluster = {}\ntopics = [{}]", text(cluster), text(&suggestion.topic)));
@@ -87,7 +91,8 @@ mod tests {
     use crate::domain::settings::{DialectChoice, TopicMatch};
 
     fn suggestion(topic: &str, sample: Sample) -> Suggestion {
-        Suggestion { topic: topic.to_owned(), partitions: 6, why: "dlq in the name", records: Some(12), sample }
+        let why = Sign { seen: "dlq in the name", habit: Some("everybody's") };
+        Suggestion { topic: topic.to_owned(), partitions: 6, why, records: Some(12), sample }
     }
 
     #[test]
@@ -106,6 +111,8 @@ mod tests {
         ];
         let written = head(&flags) + &entries("main", &suggestions);
         assert!(!written.contains("hunter2"), "{written}");
+        let count = |text: &str| written.matches(text).count();
+        assert_eq!((count("; dlq in the name"), count("(everybody's)")), (4, 1), "the habit is told once: {written}");
         let config = Config::from_text(&written, "suggested", "".into(), Vec::new(), Purpose::Serve).expect(&written);
         let topics: Vec<&TopicMatch> = config.dlqs.iter().map(|dlq| &dlq.settings.topics).collect();
         assert!(matches!(topics.as_slice(), [TopicMatch::Names(a), _, _, TopicMatch::Names(d)] if a == &["a.DLQ"] && d == &["d.dlq"]));

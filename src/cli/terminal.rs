@@ -2,6 +2,7 @@
 
 use std::io::{BufRead as _, IsTerminal as _};
 use std::path::Path;
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressStyle};
@@ -36,6 +37,31 @@ fn first_line(text: &str) -> &str {
     text.lines().next().unwrap_or_default()
 }
 
+/// What moves on stderr now, so that log lines can be written above it.
+static MOVING: Mutex<Option<ProgressBar>> = Mutex::new(None);
+
+fn moving(what: String) -> ProgressBar {
+    let bar = ProgressBar::new_spinner().with_message(what);
+    bar.enable_steady_tick(Duration::from_millis(100));
+    *MOVING.lock().unwrap_or_else(PoisonError::into_inner) = Some(bar.clone());
+    bar
+}
+
+fn still(bar: &ProgressBar) {
+    // Taken first: from here on log lines are written without it.
+    MOVING.lock().unwrap_or_else(PoisonError::into_inner).take();
+    bar.finish_and_clear();
+}
+
+/// Writes while what moves on stderr is taken away.
+pub fn above_what_moves(write: &mut dyn FnMut()) {
+    let bar = MOVING.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    match bar {
+        Some(bar) => bar.suspend(write),
+        None => write(),
+    }
+}
+
 /// Shows on stderr that work goes on: a moving line on a terminal, a plain one elsewhere.
 pub struct Waiting(ProgressBar);
 
@@ -45,9 +71,7 @@ impl Waiting {
             eprintln!("{what} ...");
             return Waiting(ProgressBar::hidden());
         }
-        let bar = ProgressBar::new_spinner().with_message(what.to_owned());
-        bar.enable_steady_tick(Duration::from_millis(100));
-        Waiting(bar)
+        Waiting(moving(what.to_owned()))
     }
 
     /// Says what is under way now.
@@ -62,7 +86,7 @@ impl Waiting {
 
     /// Takes the moving line away.
     pub fn end(self) {
-        self.0.finish_and_clear();
+        still(&self.0);
     }
 }
 
@@ -74,9 +98,7 @@ impl Bar {
         if !std::io::stderr().is_terminal() {
             return Bar(ProgressBar::hidden());
         }
-        let bar = ProgressBar::new_spinner().with_message(what);
-        bar.enable_steady_tick(Duration::from_millis(100));
-        Bar(bar)
+        Bar(moving(what.to_owned()))
     }
 
     pub fn at(&self, done: u64, all: u64) {
@@ -92,7 +114,7 @@ impl Bar {
 
 impl Drop for Bar {
     fn drop(&mut self) {
-        self.0.finish_and_clear();
+        still(&self.0);
     }
 }
 

@@ -16,7 +16,7 @@ use tokio::sync::{Mutex, Semaphore};
 use crate::domain::access::{OwnerScope, Principal, Role};
 use crate::domain::clock::Clock;
 use crate::domain::record::deceives;
-use crate::store::users::User;
+use crate::store::users::{Disabling, User};
 use crate::store::{Store, StoreError};
 
 /// Why access was refused or could not be managed.
@@ -84,9 +84,20 @@ impl Access {
         if self.store.set_password(name, &hash).await? { Ok(()) } else { Err(no_such_user(name)) }
     }
 
-    /// Disables a user and ends the user's sessions.
+    /// Disables a user and ends the user's sessions. The last active admin is refused: nobody could let anyone in after that.
     pub async fn disable_user(&self, name: &str) -> Result<(), AccessError> {
-        if self.store.disable_user(name).await? { Ok(()) } else { Err(no_such_user(name)) }
+        match self.store.disable_user(name).await? {
+            Disabling::Done => Ok(()),
+            Disabling::NoSuchUser => Err(no_such_user(name)),
+            Disabling::LastAdmin => Err(AccessError::Refused(format!(
+                "{name} is the only active admin: make another first, `lazaret user add NAME --role admin`"
+            ))),
+        }
+    }
+
+    /// Lets a disabled user in again, with the password from before.
+    pub async fn enable_user(&self, name: &str) -> Result<(), AccessError> {
+        if self.store.enable_user(name).await? { Ok(()) } else { Err(no_such_user(name)) }
     }
 
     /// Checks name and password (in equal time whether the name exists or not) and starts a session. None: wrong. Some: the cookie's value.

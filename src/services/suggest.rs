@@ -17,22 +17,37 @@ use crate::kafka::inspect::{Inspector, LogEnds, TopicPartition};
 /// How long one request may take.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How the field names its dead-letter topics: a regular expression, and whose habit it is.
-const NAMES: [(&str, &str); 7] = [
-    (r"(?i)(^|[._-])dl[qt]([._-]|$)", "dlq or dlt in the name (Spring's -dlt, uForwarder's __dlq, Kafka Streams and Connect by habit)"),
-    (r"[a-z0-9](DLQ|DLT|Dlq|Dlt)$", "DLQ at the end of a name in camel case"),
+/// What about a name looks like a dead-letter topic.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Sign {
+    /// What was seen: "dlq or dlt in the name".
+    pub seen: &'static str,
+    /// Whose habit it is.
+    pub habit: Option<&'static str>,
+}
+
+/// How the field names its dead-letter topics: a regular expression, what it sees, and whose habit it is.
+const NAMES: [(&str, &str, Option<&str>); 7] = [
+    (
+        r"(?i)(^|[._-])dl[qt]([._-]|$)",
+        "dlq or dlt in the name",
+        Some("Spring's -dlt, uForwarder's __dlq, Kafka Streams and Connect by habit"),
+    ),
+    (r"[a-z0-9](DLQ|DLT|Dlq|Dlt)$", "DLQ at the end of a name in camel case", None),
     (
         r"(?i)(^|[._-])dead[._-]?letters?([._-]|$)",
-        "dead-letter in the name (Quarkus' dead-letter-topic-, Wolverine's wolverine-dead-letter-queue)",
+        "dead-letter in the name",
+        Some("Quarkus' dead-letter-topic-, Wolverine's wolverine-dead-letter-queue"),
     ),
-    (r"(?i)(^|[._-])dead[._-]?messages?([._-]|$)", "dead messages in the name (Karafka)"),
-    (r"(?i)(^|[._-])(poison(ed)?|parking[._-]?lot)([._-]|$)", "poison or parking lot in the name (Watermill and others)"),
-    (r"(?i)[._-]errors?$|^errors?$", "an error queue (MassTransit's _error, NServiceBus' error)"),
-    (r"^error\.[^.]+\..+", "error.destination.group (Spring Cloud Stream)"),
+    (r"(?i)(^|[._-])dead[._-]?messages?([._-]|$)", "dead messages in the name", Some("Karafka")),
+    (r"(?i)(^|[._-])(poison(ed)?|parking[._-]?lot)([._-]|$)", "poison or parking lot in the name", Some("Watermill and others")),
+    (r"(?i)[._-]errors?$|^errors?$", "an error queue", Some("MassTransit's _error, NServiceBus' error")),
+    (r"^error\.[^.]+\..+", "error.destination.group", Some("Spring Cloud Stream")),
 ];
 
-static PATTERNS: LazyLock<Vec<(Regex, &'static str)>> = LazyLock::new(|| {
-    NAMES.iter().map(|(pattern, why)| (Regex::new(pattern).expect("the table above holds regular expressions"), *why)).collect()
+static PATTERNS: LazyLock<Vec<(Regex, Sign)>> = LazyLock::new(|| {
+    let compiled = |pattern| Regex::new(pattern).expect("the table above holds regular expressions");
+    NAMES.iter().map(|&(pattern, seen, habit)| (compiled(pattern), Sign { seen, habit })).collect()
 });
 
 /// A topic that looks like a DLQ.
@@ -41,7 +56,7 @@ pub struct Suggestion {
     pub topic: String,
     pub partitions: i32,
     /// What about the name looks like it.
-    pub why: &'static str,
+    pub why: Sign,
     /// Offsets between both ends; None: they could not be asked.
     pub records: Option<i64>,
     pub sample: Sample,
@@ -61,7 +76,7 @@ pub enum Sample {
 }
 
 /// What about this name looks like a dead-letter topic.
-pub fn looks_like_a_dlq(topic: &str) -> Option<&'static str> {
+pub fn looks_like_a_dlq(topic: &str) -> Option<Sign> {
     PATTERNS.iter().find(|(pattern, _)| pattern.is_match(topic)).map(|(_, why)| *why)
 }
 

@@ -55,6 +55,15 @@ macro_rules! select_users {
     };
 }
 
+/// What came of disabling a user.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Disabling {
+    Done,
+    NoSuchUser,
+    /// Nothing was done: nobody else who is active is an admin.
+    LastAdmin,
+}
+
 const END_SESSIONS: &str = "DELETE FROM sessions WHERE user_id = $1";
 
 impl Store {
@@ -107,16 +116,32 @@ impl Store {
         })
     }
 
-    /// Disables and ends all sessions. False: no such user.
-    pub async fn disable_user(&self, name: &str) -> Result<bool, StoreError> {
-        const SQL: &str = "UPDATE users SET disabled = TRUE WHERE name_folded = $1 RETURNING id";
+    /// Disables and ends all sessions, unless that would leave no active admin. A user who is disabled already may be disabled again.
+    pub async fn disable_user(&self, name: &str) -> Result<Disabling, StoreError> {
+        // Each admin's row is written, so that two who disable each other at once wait for one another.
+        const LOCK: &str = "UPDATE users SET disabled = disabled WHERE role = 'admin'";
+        const SQL: &str = "UPDATE users SET disabled = TRUE WHERE name_folded = $1 AND (role <> 'admin' OR disabled
+             OR EXISTS (SELECT 1 FROM users o WHERE o.role = 'admin' AND NOT o.disabled AND o.name_folded <> $1)) RETURNING id";
+        const THERE: &str = "SELECT id FROM users WHERE name_folded = $1";
+        let name = folded_name(name);
         transaction!(self, |tx| {
-            let user = sqlx::query_scalar::<Db, i64>(SQL).bind(folded_name(name)).fetch_optional(&mut *tx).await?;
-            if let Some(id) = user {
+            sqlx::query(LOCK).execute(&mut *tx).await?;
+            let disabled = sqlx::query_scalar::<Db, i64>(SQL).bind(&name).fetch_optional(&mut *tx).await?;
+            if let Some(id) = disabled {
                 sqlx::query(END_SESSIONS).bind(id).execute(&mut *tx).await?;
+                Disabling::Done
+            } else if sqlx::query_scalar::<Db, i64>(THERE).bind(&name).fetch_optional(&mut *tx).await?.is_some() {
+                Disabling::LastAdmin
+            } else {
+                Disabling::NoSuchUser
             }
-            user.is_some()
         })
+    }
+
+    /// Lets a disabled user in again, with the password from before. False: no such user.
+    pub async fn enable_user(&self, name: &str) -> Result<bool, StoreError> {
+        const SQL: &str = "UPDATE users SET disabled = FALSE WHERE name_folded = $1";
+        write_one!(self, |pool| { sqlx::query(SQL).bind(folded_name(name)).execute(pool).await?.rows_affected() > 0 })
     }
 
     /// `token_hash` is SHA-256 of the cookie's value.

@@ -3,6 +3,7 @@
 use super::*;
 use crate::on_both_stores;
 use lazaret::domain::access::{OwnerScope, Role};
+use lazaret::store::users::Disabling;
 
 on_both_stores! {
     async fn names_are_unique_without_regard_to_letter_case(store: Store) {
@@ -40,15 +41,38 @@ on_both_stores! {
         assert!(!store.set_password("nobody", "x").await.unwrap());
 
         store.add_session(b"t4", id, NOW, NOW + 100).await.unwrap();
-        assert!(store.disable_user("Ana").await.unwrap());
+        assert_eq!(store.disable_user("Ana").await.unwrap(), Disabling::Done);
         store.add_session(b"t5", id, NOW, NOW + 100).await.unwrap();
         assert_eq!((user(b"t4", NOW).await, user(b"t5", NOW).await), (None, None));
         assert!(store.user_by_name("ana").await.unwrap().unwrap().0.disabled);
-        assert!(!store.disable_user("nobody").await.unwrap());
+        assert_eq!(store.disable_user("nobody").await.unwrap(), Disabling::NoSuchUser);
 
         assert_eq!(store.sweep_sessions(NOW + 99).await.unwrap(), 0);
         assert_eq!(store.sweep_sessions(NOW + 100).await.unwrap(), 2);
         assert_eq!(user(b"t3", NOW).await, None);
+    }
+
+    async fn the_last_active_admin_stays_and_a_disabled_user_comes_back(store: Store) {
+        for (name, role) in [("ana", Role::Admin), ("ben", Role::Admin), ("cem", Role::Viewer)] {
+            store.add_user(name, "one", role, &OwnerScope::All, NOW).await.unwrap().unwrap();
+        }
+        let active = async || -> Vec<String> {
+            store.users().await.unwrap().into_iter().filter(|user| !user.disabled).map(|user| user.name).collect()
+        };
+        let (first, second) = tokio::join!(store.disable_user("Ana"), store.disable_user("Ben"));
+        let mut outcomes = [first.unwrap(), second.unwrap()];
+        outcomes.sort_by_key(|outcome| *outcome == Disabling::LastAdmin);
+        assert_eq!(outcomes, [Disabling::Done, Disabling::LastAdmin], "two at once leave one");
+        assert_eq!(store.disable_user("cem").await.unwrap(), Disabling::Done, "no admin, so never the last");
+        let [left] = active().await.try_into().expect("one admin");
+        let gone = if left == "ana" { "ben" } else { "ana" };
+        assert_eq!(store.disable_user(gone).await.unwrap(), Disabling::Done, "already");
+        assert_eq!(store.disable_user(&left).await.unwrap(), Disabling::LastAdmin);
+
+        assert!(store.enable_user(&gone.to_uppercase()).await.unwrap() && store.enable_user("cem").await.unwrap());
+        assert!(!store.enable_user("nobody").await.unwrap());
+        assert_eq!(active().await, ["ana", "ben", "cem"]);
+        assert_eq!(store.disable_user(&left).await.unwrap(), Disabling::Done, "there is another now");
     }
 
     async fn tokens_are_found_by_hash_until_revoked_or_expired(store: Store) {
