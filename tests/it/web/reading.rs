@@ -115,7 +115,7 @@ on_both_stores! {
         let house = House::new(store).await;
         let dlq = house.dlq("orders.DLQ").await;
         let sample = Sample { dlq_id: dlq.id, at_ms: NOW_MS, uncollected: Some(5), depth: Some(0), at_risk_state: "unlimited".to_owned(), at_risk_left_ms: None, error: None };
-        house.store.save_samples(None, &[sample], &[]).await.unwrap();
+        house.store.save_samples(&[sample], &[]).await.unwrap();
         let unread = async || house.json("/api/v1/dlqs").await["items"][0]["uncollected"].clone();
         assert_eq!(unread().await, 5);
         assert_eq!(text_of(&house.page("/").await, "#dlqs .why"), "more unread than read");
