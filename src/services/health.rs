@@ -47,7 +47,7 @@ pub struct DlqHealth {
     /// Messages not yet replayed or archived: exact and known even while the cluster is not, for it counts what is stored.
     pub depth: i64,
     pub follow_up_open: i64,
-    /// In the topic, not yet taken in; an estimate: as of the sample, less what was taken in since, so that no record counts twice beside `depth`.
+    /// In the topic, not yet taken in; an estimate.
     pub uncollected: Option<i64>,
     /// Age in ms of the oldest of `depth`; None when there is none.
     pub oldest_age_ms: Option<i64>,
@@ -218,14 +218,13 @@ impl Health {
         let recent = reads.recent.get(&dlq.id).into_iter().flatten().copied();
         let rate = health::arrivals_per_minute(recent, reads.now_ms);
         let settings = settings_for(&self.dlqs, &dlq.cluster, &dlq.topic);
-        let depth = counts.map_or(0, DlqCounts::depth);
         let mut row = DlqHealth {
             consumer_group: settings.and_then(|settings| settings.consumer_group.clone()),
             status: Status::NoData,
             because: None,
-            depth,
+            depth: counts.map_or(0, DlqCounts::depth),
             follow_up_open: counts.map_or(0, |counts| counts.follow_up_open),
-            uncollected: fresh.and_then(|sample| still_unread(sample, depth)),
+            uncollected: fresh.and_then(|sample| sample.uncollected),
             oldest_age_ms: oldest.map(|(dead, _)| (reads.now_ms - dead).max(0)),
             event_age_ms: oldest.and_then(|(_, event)| *event).map(|event| (reads.now_ms - event).max(0)),
             at_risk: fresh.map_or(AtRisk::Unknown, |sample| AtRisk::from_parts(&sample.at_risk_state, sample.at_risk_left_ms)),
@@ -240,12 +239,6 @@ impl Health {
         (row.status, row.because) = (verdict.status, verdict.because);
         row
     }
-}
-
-/// What the sample found unread, less what was taken in since.
-fn still_unread(sample: &Sample, depth: i64) -> Option<i64> {
-    let taken_in = sample.depth.map_or(0, |then| (depth - then).max(0));
-    sample.uncollected.map(|unread| (unread - taken_in).max(0))
 }
 
 /// What `domain::health` judges by. Nothing is muted yet: that comes with alert rules.

@@ -4,7 +4,7 @@ use axum::body::Body;
 use axum::http::{Request, StatusCode, header};
 use lazaret::store::Store;
 use lazaret::store::positions::PartitionId;
-use lazaret::store::samples::{PartitionSample, Sample};
+use lazaret::store::samples::PartitionSample;
 use serde_json::Value;
 
 use super::house::{HOUR_MS, House, MINUTE_MS, NOW_MS, TOKEN, all, attributes, record, text_of};
@@ -109,20 +109,6 @@ on_both_stores! {
         assert_eq!(sentence().await, "2 DLQs, none looked at yet.", "a failed look saw nothing");
         house.sample(&dlq, 90 * MINUTE_MS, None).await;
         assert_eq!(sentence().await, "2 DLQs, all without data.");
-    }
-
-    async fn what_was_taken_in_since_the_sample_is_not_counted_as_unread_too(store: Store) {
-        let house = House::new(store).await;
-        let dlq = house.dlq("orders.DLQ").await;
-        let sample = Sample { dlq_id: dlq.id, at_ms: NOW_MS, uncollected: Some(5), depth: Some(0), at_risk_state: "unlimited".to_owned(), at_risk_left_ms: None, error: None };
-        house.store.save_samples(&[sample], &[]).await.unwrap();
-        let unread = async || house.json("/api/v1/dlqs").await["items"][0]["uncollected"].clone();
-        assert_eq!(unread().await, 5);
-        assert_eq!(text_of(&house.page("/").await, "#dlqs .why"), "more unread than read");
-        house.take_in("orders.DLQ", (0..3).map(|offset| record("orders.DLQ", offset, NOW_MS, "{}", "x")).collect()).await;
-        assert_eq!(unread().await, 2);
-        house.take_in("orders.DLQ", (3..6).map(|offset| record("orders.DLQ", offset, NOW_MS, "{}", "x")).collect()).await;
-        assert_eq!(unread().await, 0, "one more came meanwhile");
     }
 
     async fn tiles_and_form_filter_and_an_empty_result_offers_a_way_back(store: Store) {
