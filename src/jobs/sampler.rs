@@ -1,5 +1,6 @@
-//! Sampling of one cluster by one instance at a time: at the cluster's interval, and sooner while there are DLQs nobody has looked at.
-//! Otherwise a first start would show every DLQ without data for a whole interval, because discovery finds them just after the first turn.
+//! Sampling of one cluster by one instance at a time: at the cluster's interval, and sooner while there are DLQs nobody has looked at
+//! or whose backlog is being read. Otherwise a first start would show every DLQ without data for a whole interval, because discovery finds them just
+//! after the first turn, and then for another one as it was before intake had read anything.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -15,10 +16,10 @@ use crate::kafka::inspect::Inspector;
 use crate::services::sampling::{Sampled, Sampler};
 use crate::store::{Store, StoreError};
 
-/// The next turn while something has never been looked at.
+/// The next turn while something is new.
 const SOON: Duration = Duration::from_secs(1);
-/// Turns in a row that may come soon because a look failed. A cluster that does not answer is asked at its interval then.
-const FAILED_LOOKS: u32 = 30;
+/// Turns that come soon after the number of DLQs changed, at most: a cluster that does not answer and a long backlog are looked at in the interval then.
+const FIRST_LOOKS: u32 = 30;
 
 /// What the sampler of a cluster needs.
 #[derive(Clone)]
@@ -44,8 +45,13 @@ impl SamplerJob {
     async fn run(self, name: String, token: CancellationToken) {
         let interval = Duration::from_secs(self.cluster.sample_interval_s.max(1));
         let mut turns = Turns::new(self.store.clone(), self.clock.clone(), &name, &self.holder, self.lease, interval);
-        let mut first_looks =
-            FirstLooks { store: self.store.clone(), cluster: self.cluster.name.clone(), dlqs: self.dlqs.clone(), found: 0, failed: 0 };
+        let mut first_looks = FirstLooks {
+            store: self.store.clone(),
+            cluster: self.cluster.name.clone(),
+            dlqs: self.dlqs.clone(),
+            found: 0,
+            left: FIRST_LOOKS,
+        };
         let mut sampler = Sampler::new(self.store, self.inspector, self.clock, &self.cluster, self.dlqs);
         while let Some(lease) = turns.next(&token).await {
             let Some(sampled) = turns.during(sampler.tick(Some(&lease))).await else { continue };
@@ -60,15 +66,15 @@ impl SamplerJob {
     }
 }
 
-/// Tells whether a DLQ may be there that was never looked at with success.
+/// Tells whether there are DLQs of which the first looks do not say yet how they are.
 struct FirstLooks {
     store: Store,
     cluster: String,
     dlqs: Vec<DlqSettings>,
     /// DLQs of the turn before.
     found: usize,
-    /// Turns in a row that left a DLQ without its first look.
-    failed: u32,
+    /// Turns that may still come soon.
+    left: u32,
 }
 
 impl FirstLooks {
@@ -76,22 +82,23 @@ impl FirstLooks {
     async fn are_due(&mut self, run: Sampled) -> bool {
         let before = std::mem::replace(&mut self.found, run.dlqs);
         if run.dlqs == 0 || run.dlqs != before {
-            self.failed = 0;
+            self.left = FIRST_LOOKS;
             return true;
         }
         // A database that cannot be asked is reported by the turn that needs it.
-        let missing = run.failed > 0 && self.any_missing().await.unwrap_or(false);
-        self.failed = if missing { self.failed.saturating_add(1) } else { 0 };
-        missing && self.failed <= FAILED_LOOKS
+        self.left = if self.left > 0 && self.any_unsettled().await.unwrap_or(false) { self.left - 1 } else { 0 };
+        self.left > 0
     }
 
-    async fn any_missing(&self) -> Result<bool, StoreError> {
+    /// Whether a DLQ was never looked at with success, or had something to be read when it was.
+    async fn any_unsettled(&self) -> Result<bool, StoreError> {
         let latest = self.store.latest_samples().await?;
-        let seen: BTreeSet<i64> = latest.iter().filter(|(_, good)| good.is_some()).map(|(newest, _)| newest.dlq_id).collect();
+        let settled = latest.iter().filter_map(|(_, good)| good.as_ref().filter(|good| good.uncollected == Some(0)));
+        let settled: BTreeSet<i64> = settled.map(|good| good.dlq_id).collect();
         Ok(self.store.dlqs().await?.iter().any(|dlq| {
             dlq.cluster == self.cluster
                 && dlq.gone_since_ms.is_none()
-                && !seen.contains(&dlq.id)
+                && !settled.contains(&dlq.id)
                 && settings_for(&self.dlqs, &dlq.cluster, &dlq.topic).is_some()
         }))
     }

@@ -119,6 +119,7 @@ on_both_stores! {
     async fn a_dlq_found_after_the_first_turn_does_not_wait_for_the_interval(store: Store) {
         let broker = MockCluster::new(1).expect("an in-process broker");
         broker.create_topic("orders.DLQ", 1, 1).expect("a topic");
+        produce(&broker.bootstrap_servers(), "orders.DLQ", records(3, 0, "x"));
         let mut rig = Rig::new(store, &broker.bootstrap_servers(), "orders");
         rig.cluster.sample_interval_s = 3_600;
         let mut supervisor = Supervisor::new(rig.clock.clone());
@@ -128,11 +129,13 @@ on_both_stores! {
         let (dlq, _) = rig.store.ensure_dlq("main", "orders.DLQ", None, None, rig.clock.now_ms()).await.expect("a DLQ");
         until("a look failed", async || samples(&rig).await > 0).await;
         rig.instance().discover().await;
-        until("it is sampled", async || {
+        let latest_says = async |uncollected: i64| {
             let latest = rig.store.latest_samples().await.expect("readable");
-            latest.iter().any(|(newest, good)| newest.dlq_id == dlq.id && good.is_some())
-        })
-        .await;
+            latest.iter().any(|(newest, _)| newest.dlq_id == dlq.id && newest.uncollected == Some(uncollected))
+        };
+        until("it is sampled", async || latest_says(3).await).await;
+        rig.instance().until("3 are in", async || rig.count("orders.DLQ").await == 3).await;
+        until("it is sampled once more when its backlog is read", async || latest_says(0).await).await;
         let newest = async || {
             let all = rig.store.samples(dlq.id, 0, i64::MAX).await.expect("readable");
             all.iter().map(|sample| sample.at_ms).max().expect("sampled")
