@@ -774,7 +774,7 @@ async fn check_says_whether_postgresql_is_up_to_date() {
     std::fs::write(folder.path().join("lazaret.toml"), text).unwrap();
     let said = stdout(&lazaret(folder.path(), &[], &["check"]));
     assert!(
-        said.contains("✓ database: connected: PostgreSQL ") && said.contains("! database: ") && said.contains("migrations are missing"),
+        said.contains("✓ database: connected: PostgreSQL ") && said.contains("! database: ") && said.contains("migration is missing"),
         "{said}"
     );
     assert!(said.contains("✓ ledger wallet: SQL: connected"), "{said}");
