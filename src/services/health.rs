@@ -236,7 +236,9 @@ impl Health {
             sample_error: newest.and_then(|sample| sample.error.clone()),
             dlq,
         };
-        let verdict = health::judge(&Measures { has_data: fresh.is_some(), ..measures(&row) });
+        // A topic that does not exist cannot be looked at, and that is known: what it left behind is what there is to judge.
+        let has_data = fresh.is_some() || row.dlq.gone_since_ms.is_some();
+        let verdict = health::judge(&Measures { has_data, ..measures(&row) });
         (row.status, row.because) = (verdict.status, verdict.because);
         row
     }

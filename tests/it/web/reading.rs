@@ -273,6 +273,26 @@ on_both_stores! {
         }
     }
 
+    async fn i8_the_page_says_what_the_start_left_out(store: Store) {
+        let house = House::new(store).await;
+        let dlq = house.dlq("orders.DLQ").await;
+        house.store.describe_dlq(dlq.id, None, Some("records before 2026-11-23 14:02:11 UTC were not taken in")).await.unwrap();
+        let page = house.page("/dlqs/main/orders.DLQ").await;
+        assert!(text_of(&page, ".notes").contains("Records before 2026-11-23 14:02:11 UTC were not taken in."));
+    }
+
+    async fn m4_a_deleted_topic_is_judged_by_what_it_left(store: Store) {
+        let house = House::new(store).await;
+        let gone = house.take_in("old.DLQ", vec![record("old.DLQ", 0, NOW_MS - HOUR_MS, "v", "x")]).await;
+        house.store.set_gone(gone.id, Some(NOW_MS)).await.unwrap();
+        house.dlq("unseen.DLQ").await;
+        let listed = house.json("/api/v1/dlqs").await;
+        let of = |at: usize| (listed["items"][at]["topic"].as_str().unwrap(), listed["items"][at]["status"].as_str().unwrap());
+        assert_eq!((of(0), of(1)), (("unseen.DLQ", "no_data"), ("old.DLQ", "warning")));
+        assert_eq!((&listed["items"][1]["depth"], &listed["items"][1]["uncollected"]), (&Value::from(1), &Value::Null));
+        assert!(text_of(&house.page("/dlqs/main/old.DLQ").await, ".notes").contains("The topic does not exist in the cluster"));
+    }
+
     async fn a_recreated_topic_is_told_and_both_lives_are_found(store: Store) {
         let house = House::new(store).await;
         let first = house.take_in("orders.DLQ", vec![record("orders.DLQ", 0, NOW_MS - HOUR_MS, "first life", "x")]).await;
