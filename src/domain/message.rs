@@ -83,7 +83,7 @@ pub struct NewMessage {
     pub record: Record,
     /// SHA-256 over key, value and headers, length-prefixed.
     pub body_hash: [u8; 32],
-    /// The dialect's name in DIALECTS terms, e.g. `spring_dlt`.
+    /// The dialect's name ([`super::dialect::Dialect::as_str`]), e.g. `spring_dlt`.
     pub dialect: String,
     pub class: FailureClass,
     /// Which rule decided the class, in words: "built-in: SocketTimeoutException" or "class_rules[2]".

@@ -9,7 +9,7 @@ use crate::store::{Store, StoreError};
 
 /// How long one probe may take.
 pub const TIMEOUT: Duration = Duration::from_secs(10);
-/// A Redis that started less than this long ago proves little by an absent key (PROTOCOLS 4).
+/// A Redis that started less than this long ago proves little by an absent key.
 const RECENT_START_S: u64 = 24 * 3_600;
 
 /// How a step came out. What was not tried is never shown as passed.

@@ -1,6 +1,6 @@
 //! Leases: who of several instances does a job. Judged on monotonic clocks only; wall clocks of two machines never meet.
 //!
-//! The row holds who, under which epoch, and a number that each renewal raises. [`LeaseKeeper`] judges it (PROTOCOLS 1): a contender takes a lease only after it saw the
+//! The row holds who, under which epoch, and a number that each renewal raises. [`LeaseKeeper`] judges it: a contender takes a lease only after it saw the
 //! renewal number unchanged for a full lease on its own clock; the owner stops when its own clock says so, counted from *before* it
 //! sent the renewal. Whenever the contender's first look came, it came after the renewal was stored, and so after the owner began to count: the owner always stops first.
 

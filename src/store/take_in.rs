@@ -19,7 +19,7 @@ const STORED: &str = "SELECT record_offset, rewrite, body_hash FROM messages
      WHERE dlq_id = $1 AND incarnation = $2 AND partition = $3 AND record_offset BETWEEN $4 AND $5";
 
 impl Store {
-    /// Stores messages, bodies, counter deltas and moves the positions, all in one transaction (PROTOCOLS: intake). Groups that are
+    /// Stores messages, bodies, counter deltas and moves the positions, all in one transaction. Groups that are
     /// new are made first. Identity is (dlq, incarnation, partition, offset): a row that exists already is kept and not counted again.
     /// Only when the bytes at that offset differ (the log was truncated and written again) is the record stored beside the old one.
     ///

@@ -1,4 +1,4 @@
-//! Taking in: from what the consumer read to rows in quarantine (PROTOCOLS: intake).
+//! Taking in: from what the consumer read to rows in quarantine.
 //!
 //! One [`Intake`] per cluster, a state machine driven from outside: a job hands it the consumer's events and calls [`Intake::tick`]
 //! when something is due; what it answers are commands for the consumer. It never sleeps and owns no thread. What cannot be stored
