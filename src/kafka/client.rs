@@ -310,11 +310,15 @@ impl ClientContext for Reporter {
         let Some(code) = error.rdkafka_error_code() else { return };
         let reason = self.clean(reason);
         tracing::debug!(cluster = self.cluster.as_str(), %code, "{reason}");
+        let trouble = Trouble { code, reason };
         let mut troubles = self.list();
+        // "All brokers are down" comes with every attempt, some twenty times a second, and the reason once in 30 s: what is repeated must not
+        // push the reason out.
+        troubles.retain(|earlier| *earlier != trouble);
         if troubles.len() >= KEPT_TROUBLES {
             troubles.remove(0);
         }
-        troubles.push(Trouble { code, reason });
+        troubles.push(trouble);
     }
 
     fn generate_oauth_token(&self, _config: Option<&str>) -> Result<OAuthToken, Box<dyn std::error::Error>> {
@@ -384,6 +388,19 @@ mod tests {
         let mut settings = cluster(&[("sasl.mechanism", "PLAIN")]);
         settings.oauth_token = Some(TokenSource::File("token".into()));
         assert!(client_config(&settings, &[], &[]).is_err());
+    }
+
+    #[test]
+    fn the_reason_outlives_any_number_of_repeated_reports() {
+        use rdkafka::error::KafkaError as Reported;
+        let reporter = Reporter::new(&cluster(&[]));
+        reporter.error(Reported::Global(RDKafkaErrorCode::SSL), "certificate verify failed");
+        for attempt in 0..1_000 {
+            reporter.error(Reported::Global(RDKafkaErrorCode::AllBrokersDown), if attempt % 2 == 0 { "0/1 down" } else { "1/1 down" });
+        }
+        let explanation = reporter.explanation().expect("a reason is kept");
+        assert_eq!((explanation.code, explanation.reason.as_str()), (RDKafkaErrorCode::SSL, "certificate verify failed"));
+        assert_eq!(reporter.take_troubles().len(), 3);
     }
 
     #[test]
