@@ -50,6 +50,7 @@ const EXPLANATION: Duration = Duration::from_millis(500);
 pub struct Inspector {
     consumer: Arc<BaseConsumer<Reporter>>,
     gone: Arc<AtomicBool>,
+    polling: Option<std::thread::JoinHandle<()>>,
     /// librdkafka knows one reader of a partition per client.
     reading: Mutex<()>,
     /// The cluster has a controller, which is asked for topic ids and configuration.
@@ -78,7 +79,7 @@ impl Inspector {
         let gone = Arc::new(AtomicBool::new(false));
         // Errors, log lines and requests for a new token come only to who polls, and look-ups do not.
         let (polled, over) = (Arc::clone(&consumer), Arc::clone(&gone));
-        std::thread::Builder::new()
+        let polling = std::thread::Builder::new()
             .name(format!("kafka-inspect-{}", cluster.name))
             .spawn(move || {
                 while !over.load(Ordering::Relaxed) {
@@ -86,7 +87,7 @@ impl Inspector {
                 }
             })
             .map_err(|error| KafkaError::Other { cluster: cluster.name.clone(), reason: format!("no thread could be started: {error}") })?;
-        Ok(Inspector { consumer, gone, reading: Mutex::new(()), controlled: AtomicBool::new(false), clock: Clock::system() })
+        Ok(Inspector { consumer, gone, polling: Some(polling), reading: Mutex::new(()), controlled: AtomicBool::new(false), clock: Clock::system() })
     }
 
     /// All topics that the user may see, internal ones left out.
@@ -417,8 +418,14 @@ fn is_moving(code: Code) -> bool {
 }
 
 impl Drop for Inspector {
+    /// Waits for the polling thread, at most about [`POLL`], so that the client ends here and now: one that is still shaking hands while
+    /// the process exits and OpenSSL clears up behind itself ends in a segmentation fault.
     fn drop(&mut self) {
         self.gone.store(true, Ordering::Relaxed);
+        if let Some(polling) = self.polling.take() {
+            // It cannot panic; if it did, it is gone, which is all that matters here.
+            let _ = polling.join();
+        }
     }
 }
 
