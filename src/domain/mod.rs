@@ -4,6 +4,7 @@
 //! The one exception to "no clock reads" is [`clock`], which is the single place where time enters the program.
 
 pub mod access;
+pub mod audit;
 pub mod classify;
 pub mod clock;
 pub mod dialect;

@@ -87,7 +87,14 @@ impl Inspector {
                 }
             })
             .map_err(|error| KafkaError::Other { cluster: cluster.name.clone(), reason: format!("no thread could be started: {error}") })?;
-        Ok(Inspector { consumer, gone, polling: Some(polling), reading: Mutex::new(()), controlled: AtomicBool::new(false), clock: Clock::system() })
+        Ok(Inspector {
+            consumer,
+            gone,
+            polling: Some(polling),
+            reading: Mutex::new(()),
+            controlled: AtomicBool::new(false),
+            clock: Clock::system(),
+        })
     }
 
     /// All topics that the user may see, internal ones left out.

@@ -93,3 +93,29 @@ macro_rules! transaction {
         }
     };
 }
+
+/// `in_tx!(tx, |connection| { .. })`: statements in an open [`super::Tx`] (`&mut`). `connection` is a `&mut`; pass it as `&mut *connection`.
+macro_rules! in_tx {
+    ($tx:expr, |$connection:ident| $body:block) => {
+        match &mut $tx.open {
+            $crate::store::OpenTx::Postgres(tx) => {
+                #[allow(dead_code)]
+                type Db = sqlx::Postgres;
+                $crate::store::either::within(async {
+                    let $connection: &mut sqlx::PgConnection = &mut *tx;
+                    Ok($body)
+                })
+                .await
+            }
+            $crate::store::OpenTx::Sqlite(tx) => {
+                #[allow(dead_code)]
+                type Db = sqlx::Sqlite;
+                $crate::store::either::within(async {
+                    let $connection: &mut sqlx::SqliteConnection = &mut *tx;
+                    Ok($body)
+                })
+                .await
+            }
+        }
+    };
+}

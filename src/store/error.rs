@@ -30,6 +30,9 @@ pub enum StoreError {
     /// A value that no database takes; Kafka itself allows no record of that size.
     #[error("a value of {0} bytes is more than the database can hold")]
     TooLarge(usize),
+    /// The trail needs a key, and the store was opened without.
+    #[error("there is no audit key: set audit.key_file")]
+    NoAuditKey,
     /// A stored value is not one that this version writes.
     #[error("stored {what} is not readable: {value}")]
     Unreadable { what: &'static str, value: String },

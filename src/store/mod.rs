@@ -7,6 +7,7 @@
 #[macro_use]
 mod either;
 
+pub mod audit;
 mod bulk;
 mod connect;
 pub mod counters;
@@ -28,6 +29,8 @@ use std::sync::Arc;
 pub use error::StoreError;
 use sql_pieces::Dialect as _;
 
+use crate::domain::audit::AuditKey;
+
 /// The database, one of two. Cheap to clone; clones share pools and caches.
 #[derive(Debug, Clone)]
 pub enum Store {
@@ -40,6 +43,7 @@ pub enum Store {
 pub struct PostgresStore {
     pub pool: sqlx::PgPool,
     groups: Arc<groups::KnownGroups>,
+    audit_key: Option<AuditKey>,
 }
 
 /// SQLite: a pool of readers and the single writer.
@@ -49,23 +53,44 @@ pub struct SqliteStore {
     /// At most one connection; every transaction on it is `BEGIN IMMEDIATE`.
     pub writer: sqlx::SqlitePool,
     groups: Arc<groups::KnownGroups>,
+    audit_key: Option<AuditKey>,
     /// Held for the store's lifetime by [`Store::connect_exclusive`]; the operating system lets go of it when the process ends, however it ends.
     _lock: Option<Arc<std::fs::File>>,
 }
 
 /// An open transaction. On SQLite it holds the one writer (`BEGIN IMMEDIATE`). Dropped without a commit, it is rolled back.
-pub enum Tx {
+/// Statements go to it through `in_tx!`.
+pub struct Tx {
+    open: OpenTx,
+    audit_key: Option<AuditKey>,
+}
+
+enum OpenTx {
     Postgres(sqlx::Transaction<'static, sqlx::Postgres>),
     Sqlite(sqlx::Transaction<'static, sqlx::Sqlite>),
 }
 
 impl Store {
+    /// The same store, able to write to the trail ([`audit::append`]). The key is kept outside the database.
+    pub fn with_audit_key(mut self, key: AuditKey) -> Store {
+        match &mut self {
+            Store::Postgres(database) => database.audit_key = Some(key),
+            Store::Sqlite(database) => database.audit_key = Some(key),
+        }
+        self
+    }
+
     /// Starts a transaction (`BEGIN IMMEDIATE` on the writer for SQLite).
     pub async fn begin(&self) -> Result<Tx, StoreError> {
         either::within(async {
             Ok(match self {
-                Store::Postgres(database) => Tx::Postgres(database.pool.begin().await?),
-                Store::Sqlite(database) => Tx::Sqlite(database.writer.begin_with(sql_pieces::BEGIN_IMMEDIATE).await?),
+                Store::Postgres(database) => {
+                    Tx { open: OpenTx::Postgres(database.pool.begin().await?), audit_key: database.audit_key.clone() }
+                }
+                Store::Sqlite(database) => {
+                    let tx = database.writer.begin_with(sql_pieces::BEGIN_IMMEDIATE).await?;
+                    Tx { open: OpenTx::Sqlite(tx), audit_key: database.audit_key.clone() }
+                }
             })
         })
         .await
@@ -104,9 +129,9 @@ impl Tx {
     /// Makes it permanent.
     pub async fn commit(self) -> Result<(), StoreError> {
         either::within(async {
-            match self {
-                Tx::Postgres(tx) => tx.commit().await?,
-                Tx::Sqlite(tx) => tx.commit().await?,
+            match self.open {
+                OpenTx::Postgres(tx) => tx.commit().await?,
+                OpenTx::Sqlite(tx) => tx.commit().await?,
             }
             Ok(())
         })

@@ -20,7 +20,7 @@ use tower_http::timeout::TimeoutLayer;
 use tower_http::trace::TraceLayer;
 
 use super::AppState;
-use super::pages::Shell;
+use super::pages::{Look, Shell};
 use super::view::text::hex;
 use crate::api::Failure;
 use crate::api::failure::Problem;
@@ -70,7 +70,8 @@ fn span<B>(request: &axum::http::Request<B>) -> tracing::Span {
     tracing::info_span!("request", method = %request.method(), path = request.uri().path(), id = request_id(request.extensions()).unwrap_or_default())
 }
 
-fn request_id(extensions: &axum::http::Extensions) -> Option<&str> {
+/// The request's id, as the answer and the log show it.
+pub(super) fn request_id(extensions: &axum::http::Extensions) -> Option<&str> {
     extensions.get::<RequestId>()?.header_value().to_str().ok()
 }
 
@@ -101,6 +102,7 @@ async fn write_errors(State(state): State<AppState>, request: Request, next: Nex
     let is_api = request.uri().path().starts_with("/api/");
     let is_plain = matches!(request.uri().path(), "/healthz" | "/readyz");
     let id = request_id(request.extensions()).map(str::to_owned);
+    let look = Look::of(request.headers());
     let response = next.run(request).await;
     let status = response.status();
     if is_plain || !(status.is_client_error() || status.is_server_error()) {
@@ -112,7 +114,7 @@ async fn write_errors(State(state): State<AppState>, request: Request, next: Nex
         None => Failure::of_status(status),
     };
     let principal = response.extensions().get::<Principal>().cloned();
-    let mut written = if is_api { problem(&failure, id.as_deref()) } else { page(&state, failure, principal, id) };
+    let mut written = if is_api { problem(&failure, id.as_deref()) } else { page(&state, failure, principal, look, id) };
     // A status may need its headers (Allow, WWW-Authenticate, Retry-After, HX-Redirect).
     for (name, value) in response.headers() {
         if *name != header::CONTENT_TYPE && *name != header::CONTENT_LENGTH {
@@ -132,9 +134,9 @@ fn problem(failure: &Failure, id: Option<&str>) -> Response {
     response
 }
 
-fn page(state: &AppState, failure: Failure, principal: Option<Principal>, request_id: Option<String>) -> Response {
+fn page(state: &AppState, failure: Failure, principal: Option<Principal>, look: Look, request_id: Option<String>) -> Response {
     let title = failure.status.canonical_reason().unwrap_or("Error");
-    let page = ErrorPage { shell: Shell::new(state, principal.as_ref(), ""), title, detail: failure.detail, request_id };
+    let page = ErrorPage { shell: Shell::new(state, principal.as_ref(), look, ""), title, detail: failure.detail, request_id };
     match page.render() {
         Ok(html) => (failure.status, Html(html)).into_response(),
         Err(_) => (failure.status, title).into_response(),

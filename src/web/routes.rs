@@ -6,7 +6,7 @@ use axum::middleware::{self, Next};
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::{MethodRouter, get, post};
 
-use super::pages::{access, dlq, group, message, messages, operations, overview};
+use super::pages::{access, dlq, export, group, live, message, messages, operations, overview, preferences, settings};
 use super::{AppState, assets, frame, guard};
 use crate::api::{self, Failure};
 use crate::domain::access::Role;
@@ -22,6 +22,8 @@ pub struct Route {
 
 const ANYONE: Option<Role> = None;
 const VIEWER: Option<Role> = Some(Role::Viewer);
+const OPERATOR: Option<Role> = Some(Role::Operator);
+const ADMIN: Option<Role> = Some(Role::Admin);
 
 const fn route(method: &'static str, path: &'static str, role: Option<Role>, handler: fn() -> MethodRouter<AppState>) -> Route {
     Route { method, path, role, handler }
@@ -31,11 +33,20 @@ const fn route(method: &'static str, path: &'static str, role: Option<Role>, han
 pub const ROUTES: &[Route] = &[
     route("GET", "/", VIEWER, || get(overview::page)),
     route("GET", "/messages", VIEWER, || get(messages::page)),
+    route("GET", "/export", VIEWER, || get(export::dlqs)),
+    route("GET", "/messages/export", VIEWER, || get(export::messages)),
     route("GET", "/messages/{id}", VIEWER, || get(message::page)),
     route("GET", "/messages/{id}/value", VIEWER, || get(message::value)),
+    route("POST", "/messages/{id}/reveal", OPERATOR, || post(message::reveal)),
     route("GET", "/dlqs/{cluster}/{topic}", VIEWER, || get(dlq::page)),
     route("GET", "/dlqs/{cluster}/{topic}/{partition}/{offset}", VIEWER, || get(message::permalink)),
     route("GET", "/groups/{id}", VIEWER, || get(group::page)),
+    route("POST", "/groups/{id}/status", OPERATOR, || post(group::set_status)),
+    route("POST", "/groups/{id}/notes", OPERATOR, || post(group::add_note)),
+    route("GET", "/settings", VIEWER, || get(settings::page)),
+    route("POST", "/settings/clusters/{cluster}/test", ADMIN, || post(settings::test_cluster)),
+    route("GET", "/events", VIEWER, || get(live::events)),
+    route("POST", "/preferences", ANYONE, || post(preferences::set)),
     route("GET", "/api/v1/dlqs", VIEWER, || get(api::dlqs::list)),
     route("GET", "/api/v1/dlqs/{cluster}/{topic}", VIEWER, || get(api::dlqs::one)),
     route("GET", "/api/v1/messages", VIEWER, || get(api::messages::list)),

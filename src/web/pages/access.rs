@@ -12,7 +12,7 @@ use axum::response::{IntoResponse, Redirect, Response};
 use axum_extra::extract::cookie::CookieJar;
 use serde::Deserialize;
 
-use super::Shell;
+use super::{Look, Shell};
 use crate::api::Failure;
 use crate::api::query::Query;
 use crate::services::access::AccessError;
@@ -69,25 +69,32 @@ impl<S: Sync> FromRequestParts<S> for Client {
 }
 
 /// `GET /sign-in`.
-pub async fn sign_in_page(State(state): State<AppState>, headers: HeaderMap, RawQuery(raw): RawQuery) -> Result<Response, Failure> {
+pub async fn sign_in_page(
+    State(state): State<AppState>,
+    look: Look,
+    headers: HeaderMap,
+    RawQuery(raw): RawQuery,
+) -> Result<Response, Failure> {
     let query = Query::parse(raw.as_deref(), &["next"])?;
     let next = safe_next(query.text("next")?).to_owned();
     if identify(&state, &headers).await?.is_some() {
         return Ok(Redirect::to(&next).into_response());
     }
-    Ok(SignInPage { shell: Shell::new(&state, None, ""), name: String::new(), next, fault: None }.into_response())
+    Ok(SignInPage { shell: Shell::new(&state, None, look, ""), name: String::new(), next, fault: None }.into_response())
 }
 
 /// `POST /sign-in`.
 pub async fn sign_in(
     State(state): State<AppState>,
     Client(client): Client,
+    look: Look,
     jar: CookieJar,
     Form(form): Form<SignInForm>,
 ) -> Result<Response, Failure> {
     let next = safe_next(Some(&form.next)).to_owned();
     let again = |status: StatusCode, fault: String| {
-        let page = SignInPage { shell: Shell::new(&state, None, ""), name: text::line(&form.name), next: next.clone(), fault: Some(fault) };
+        let page =
+            SignInPage { shell: Shell::new(&state, None, look, ""), name: text::line(&form.name), next: next.clone(), fault: Some(fault) };
         (status, page).into_response()
     };
     if let Err(wait) = state.sign_ins.attempt(client, &form.name, state.clock.monotonic()) {
@@ -113,21 +120,25 @@ pub async fn sign_out(State(state): State<AppState>, headers: HeaderMap, jar: Co
 }
 
 /// `GET /setup?token=`.
-pub async fn setup_page(State(state): State<AppState>, RawQuery(raw): RawQuery) -> Result<Response, Failure> {
+pub async fn setup_page(State(state): State<AppState>, look: Look, RawQuery(raw): RawQuery) -> Result<Response, Failure> {
     let query = Query::parse(raw.as_deref(), &["token"])?;
     let token = query.text("token")?.unwrap_or_default();
     let holds = state.access.setup_token_holds(token).await;
     let status = if holds { StatusCode::OK } else { StatusCode::FORBIDDEN };
-    let page =
-        SetupPage { shell: Shell::new(&state, None, ""), token: holds.then(|| token.to_owned()), name: "admin".to_owned(), fault: None };
+    let page = SetupPage {
+        shell: Shell::new(&state, None, look, ""),
+        token: holds.then(|| token.to_owned()),
+        name: "admin".to_owned(),
+        fault: None,
+    };
     Ok((status, page).into_response())
 }
 
 /// `POST /setup`.
-pub async fn setup(State(state): State<AppState>, jar: CookieJar, Form(form): Form<SetupForm>) -> Result<Response, Failure> {
+pub async fn setup(State(state): State<AppState>, look: Look, jar: CookieJar, Form(form): Form<SetupForm>) -> Result<Response, Failure> {
     let again = |fault: String| {
         let page = SetupPage {
-            shell: Shell::new(&state, None, ""),
+            shell: Shell::new(&state, None, look, ""),
             token: Some(form.token.clone()),
             name: text::line(&form.name),
             fault: Some(fault),
@@ -140,7 +151,7 @@ pub async fn setup(State(state): State<AppState>, jar: CookieJar, Form(form): Fo
     match state.access.set_up(&form.token, &form.name, &form.password).await {
         Ok(Some(cookie)) => Ok((jar.add(session_cookie(&state, cookie)), Redirect::to("/")).into_response()),
         Ok(None) => {
-            let page = SetupPage { shell: Shell::new(&state, None, ""), token: None, name: String::new(), fault: None };
+            let page = SetupPage { shell: Shell::new(&state, None, look, ""), token: None, name: String::new(), fault: None };
             Ok((StatusCode::FORBIDDEN, page).into_response())
         }
         Err(AccessError::Refused(sentence)) => Ok(again(sentence)),

@@ -6,7 +6,7 @@ use axum::extract::{Path, RawQuery, State};
 
 use super::messages::FilterForm;
 use super::overview::{at_risk, no_data};
-use super::{GroupLine, MessageTable, Shell, SignedIn, When, dlq_path, status_word};
+use super::{GroupLine, Look, MessageTable, Shell, SignedIn, When, dlq_path, status_word};
 use crate::api::Failure;
 use crate::api::dlqs::{names_could_be, unknown_dlq};
 use crate::api::query::{DEFAULT_LIMIT, Query};
@@ -63,6 +63,7 @@ struct PartitionLine {
 pub async fn page(
     State(state): State<AppState>,
     SignedIn(principal): SignedIn,
+    look: Look,
     Path((cluster, topic)): Path<(String, String)>,
     RawQuery(raw): RawQuery,
 ) -> Result<DlqPage, Failure> {
@@ -88,7 +89,7 @@ pub async fn page(
     .flatten()
     .collect();
     Ok(DlqPage {
-        shell: Shell::new(&state, Some(&principal), "overview"),
+        shell: Shell::new(&state, Some(&principal), look, "overview"),
         cluster: text::line(&cluster),
         topic: text::line(&topic),
         status: health.status.as_str(),

@@ -4,7 +4,7 @@ use askama::Template;
 use askama_web::WebTemplate;
 use axum::extract::{Path, RawQuery, State};
 
-use super::{GroupLine, MessageTable, Shell, SignedIn, dlq_path, kind_after_label};
+use super::{GroupLine, Look, MessageTable, Shell, SignedIn, dlq_path, kind_after_label};
 use crate::api::Failure;
 use crate::api::groups::unknown_group;
 use crate::api::query::{self, DEFAULT_LIMIT, Query};
@@ -30,6 +30,7 @@ pub struct GroupPage {
 pub async fn page(
     State(state): State<AppState>,
     SignedIn(principal): SignedIn,
+    look: Look,
     Path(id): Path<String>,
     RawQuery(raw): RawQuery,
 ) -> Result<GroupPage, Failure> {
@@ -46,7 +47,7 @@ pub async fn page(
     let mut table = MessageTable::of(&found, now_ms, &format!("/groups/{}", group.id), &query, &[]);
     table.would_fill = "No message of this group is stored.";
     Ok(GroupPage {
-        shell: Shell::new(&state, Some(&principal), "overview"),
+        shell: Shell::new(&state, Some(&principal), look, "overview"),
         topic: text::line(&group.topic),
         cluster: text::line(&group.cluster),
         dlq_path: dlq_path(&group.cluster, &group.topic),
@@ -68,4 +69,14 @@ pub fn identity(group: &Group) -> Vec<(&'static str, Option<String>)> {
         ("Text, numbers and ids replaced", said(&group.normalised_text)),
         ("Top frame", group.top_frame.as_deref().and_then(said)),
     ]
+}
+
+/// `POST /groups/{id}/status`.
+pub async fn set_status() -> Result<axum::response::Response, Failure> {
+    Err(Failure::of_status(axum::http::StatusCode::NOT_IMPLEMENTED))
+}
+
+/// `POST /groups/{id}/notes`.
+pub async fn add_note() -> Result<axum::response::Response, Failure> {
+    Err(Failure::of_status(axum::http::StatusCode::NOT_IMPLEMENTED))
 }

@@ -9,7 +9,7 @@ use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Redirect, Response};
 
 use super::group::identity;
-use super::{Shell, SignedIn, When, dlq_path, group_title, kind_after_label, words};
+use super::{Look, Shell, SignedIn, When, dlq_path, group_title, kind_after_label, words};
 use crate::api::Failure;
 use crate::api::dlqs::names_could_be;
 use crate::api::messages::{unknown_message, value_note};
@@ -93,6 +93,7 @@ struct HeaderLine {
 pub async fn page(
     State(state): State<AppState>,
     SignedIn(principal): SignedIn,
+    look: Look,
     Path(id): Path<String>,
     RawQuery(raw): RawQuery,
 ) -> Result<MessagePage, Failure> {
@@ -106,7 +107,7 @@ pub async fn page(
         None => None,
     };
     let message = found.ok_or_else(|| unknown_message(&id))?;
-    let shell = Shell::new(&state, Some(&principal), "messages");
+    let shell = Shell::new(&state, Some(&principal), look, "messages");
     Ok(build(shell, message, view, state.clock.now_ms()))
 }
 
@@ -322,4 +323,9 @@ pub async fn permalink(
     };
     let row = state.store.message_at(&cluster, &topic, partition_number, offset_number, incarnation).await?;
     row.map(|row| Redirect::to(&format!("/messages/{}", row.id))).ok_or_else(unknown)
+}
+
+/// `POST /messages/{id}/reveal`.
+pub async fn reveal() -> Result<axum::response::Response, Failure> {
+    Err(Failure::of_status(axum::http::StatusCode::NOT_IMPLEMENTED))
 }

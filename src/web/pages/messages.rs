@@ -5,7 +5,7 @@ use askama_web::WebTemplate;
 use axum::extract::{RawQuery, State};
 use axum::response::{IntoResponse, Redirect, Response};
 
-use super::{Choice, MessageTable, Shell, SignedIn, choices};
+use super::{Choice, Look, MessageTable, Shell, SignedIn, choices};
 use crate::api::Failure;
 use crate::api::query::{DEFAULT_LIMIT, MESSAGE_FILTER, Query};
 use crate::domain::classify::FailureClass;
@@ -55,7 +55,12 @@ impl FilterForm {
 }
 
 /// `GET /messages`.
-pub async fn page(State(state): State<AppState>, SignedIn(principal): SignedIn, RawQuery(raw): RawQuery) -> Result<Response, Failure> {
+pub async fn page(
+    State(state): State<AppState>,
+    SignedIn(principal): SignedIn,
+    look: Look,
+    RawQuery(raw): RawQuery,
+) -> Result<Response, Failure> {
     let known = [&MESSAGE_FILTER[..], &["after"]].concat();
     let query = Query::parse(raw.as_deref(), &known)?;
     let filter = query.message_filter()?;
@@ -75,7 +80,7 @@ pub async fn page(State(state): State<AppState>, SignedIn(principal): SignedIn, 
     table.with_topic = true;
     let find = filter.q.as_deref().map(text::line).unwrap_or_default();
     let page = MessagesPage {
-        shell: Shell { find, ..Shell::new(&state, Some(&principal), "messages") },
+        shell: Shell { find, ..Shell::new(&state, Some(&principal), look, "messages") },
         filters: FilterForm::of(&query)?,
         clusters: plain(clusters, filter.cluster.as_deref()),
         topics: plain(topics, filter.topic.as_deref()),

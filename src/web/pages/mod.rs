@@ -2,19 +2,27 @@
 
 pub mod access;
 pub mod dlq;
+pub mod export;
 pub mod group;
+pub mod live;
 pub mod message;
 pub mod messages;
 pub mod operations;
 pub mod overview;
+pub mod preferences;
+pub mod settings;
 
 use axum::extract::FromRequestParts;
+use axum::http::HeaderMap;
 use axum::http::request::Parts;
+use axum_extra::extract::cookie::CookieJar;
 
+use super::frame::request_id;
 use super::view::{format, text};
 use super::{AppState, assets};
 use crate::api::query::{Query, encode};
 use crate::domain::access::{Principal, Role};
+use crate::domain::audit::By;
 use crate::domain::classify::FailureClass;
 use crate::domain::health::{Because, Status, arriving_from_ms};
 use crate::store::groups::Group;
@@ -32,10 +40,11 @@ pub struct Shell {
     pub read_only: bool,
     /// What stands in the search box.
     pub find: String,
+    pub look: Look,
 }
 
 impl Shell {
-    pub fn new(state: &AppState, principal: Option<&Principal>, here: &'static str) -> Shell {
+    pub fn new(state: &AppState, principal: Option<&Principal>, look: Look, here: &'static str) -> Shell {
         Shell {
             css: assets::css(),
             here,
@@ -43,7 +52,38 @@ impl Shell {
             now: format::time_of_day(state.clock.now_ms()),
             read_only: state.options.read_only,
             find: String::new(),
+            look,
         }
+    }
+}
+
+/// How one browser wants the pages, kept in cookies and set by `POST /preferences`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Look {
+    /// "light" or "dark"; None follows the system.
+    pub theme: Option<&'static str>,
+    /// The keyboard shortcuts are switched off.
+    pub no_keys: bool,
+}
+
+/// The cookies of [`Look`]. They hold no secret, but nothing but our pages needs them.
+pub const THEME_COOKIE: &str = "lazaret-theme";
+pub const KEYS_COOKIE: &str = "lazaret-keys";
+
+impl Look {
+    /// What the request's cookies say; anything else is the default.
+    pub fn of(headers: &HeaderMap) -> Look {
+        let jar = CookieJar::from_headers(headers);
+        let theme = jar.get(THEME_COOKIE).and_then(|cookie| ["light", "dark"].into_iter().find(|theme| *theme == cookie.value()));
+        Look { theme, no_keys: jar.get(KEYS_COOKIE).is_some_and(|cookie| cookie.value() == "off") }
+    }
+}
+
+impl<S: Sync> FromRequestParts<S> for Look {
+    type Rejection = std::convert::Infallible;
+
+    async fn from_request_parts(parts: &mut Parts, _state: &S) -> Result<Look, Self::Rejection> {
+        Ok(Look::of(&parts.headers))
     }
 }
 
@@ -61,6 +101,38 @@ impl<S: Sync> FromRequestParts<S> for SignedIn {
 
     async fn from_request_parts(parts: &mut Parts, _state: &S) -> Result<SignedIn, Self::Rejection> {
         parts.extensions.get::<Principal>().cloned().map(SignedIn).ok_or_else(|| crate::api::Failure::unauthorized("Sign in first."))
+    }
+}
+
+/// Who the guard let in, as the trail names it. Only on routes that have a role.
+#[derive(Debug, Clone)]
+pub struct Acting {
+    pub principal: Principal,
+    pub by: By,
+}
+
+impl<S: Sync> FromRequestParts<S> for Acting {
+    type Rejection = crate::api::Failure;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Acting, Self::Rejection> {
+        let SignedIn(principal) = SignedIn::from_request_parts(parts, state).await?;
+        let request_id = request_id(&parts.extensions).map(str::to_owned);
+        Ok(Acting { by: By { actor: principal.name.clone(), request_id }, principal })
+    }
+}
+
+impl Acting {
+    /// Whether they act on the DLQs of this owner; everybody sees them.
+    ///
+    /// # Errors
+    /// 403 that names the owner.
+    pub fn acts_on(&self, owner: Option<&str>) -> Result<(), crate::api::Failure> {
+        if self.principal.owners.covers(owner) {
+            return Ok(());
+        }
+        let owner = owner.map_or_else(|| "a DLQ without an owner".to_owned(), |owner| format!("the DLQs of {owner}"));
+        let detail = format!("{} does not act on {owner}. An admin can change that.", self.principal.name);
+        Err(crate::api::Failure::forbidden(detail))
     }
 }
 

@@ -6,7 +6,7 @@ use axum::extract::{RawQuery, State};
 use axum::response::{IntoResponse, Response};
 use axum_htmx::HxRequest;
 
-use super::{Choice, Shell, SignedIn, dlq_path, status_word};
+use super::{Choice, Look, Shell, SignedIn, dlq_path, status_word};
 use crate::api::Failure;
 use crate::api::dlqs::{DLQ_FILTER, DlqFilter};
 use crate::api::query::Query;
@@ -93,6 +93,7 @@ pub struct ClusterLine {
 pub async fn page(
     State(state): State<AppState>,
     SignedIn(principal): SignedIn,
+    look: Look,
     HxRequest(partial): HxRequest,
     RawQuery(raw): RawQuery,
 ) -> Result<Response, Failure> {
@@ -114,7 +115,7 @@ pub async fn page(
     owners.sort_unstable();
     owners.dedup();
     let page = OverviewPage {
-        shell: Shell::new(&state, Some(&principal), "overview"),
+        shell: Shell::new(&state, Some(&principal), look, "overview"),
         sentence: sentence(&rows),
         meta: meta(&rows, now_ms),
         clusters: clusters.iter().flat_map(cluster_lines).collect(),

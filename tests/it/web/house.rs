@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use axum::body::Body;
 use axum::http::{HeaderMap, Request, StatusCode, header};
 use lazaret::domain::access::{OwnerScope, Role};
+use lazaret::domain::audit::AuditKey;
 use lazaret::domain::clock::Clock;
 use lazaret::domain::message::quarantine;
 use lazaret::domain::record::{Header, Record};
@@ -98,6 +99,7 @@ pub fn record(topic: &str, offset: i64, at_ms: i64, value: &str, said: &str) -> 
 
 impl House {
     pub async fn new(store: Store) -> House {
+        let store = store.with_audit_key(AuditKey::new(vec![7; 32]).expect("32 bytes"));
         let clock = Clock::fake(NOW_MS);
         let access = Access::new(store.clone(), clock.clone(), 12);
         access.create_token("viewer", Role::Viewer, OwnerScope::All, None, Some(TOKEN)).await.expect("a token");

@@ -1,0 +1,199 @@
+//! What was decided, by whom and why, as a chain: each event's hash covers its text and the hash before it.
+//!
+//! The key stays outside the database, so whoever can write to the tables cannot make a chain that verifies. A cut tail shows by the head,
+//! which is kept elsewhere too.
+
+use hmac::{Hmac, KeyInit as _, Mac as _};
+use serde::Serialize;
+use serde_json::Value;
+use sha2::Sha256;
+
+/// The version of an event's text.
+const VERSION: u32 = 1;
+/// Begins what is hashed, so that no other use of the key can give the same bytes.
+const PURPOSE: &[u8] = b"lazaret audit 1\0";
+
+/// The key of the chain: 32 bytes or more.
+#[derive(Clone, PartialEq, Eq)]
+pub struct AuditKey(Vec<u8>);
+
+impl AuditKey {
+    /// Fewer bytes than this could be guessed.
+    pub const MIN_BYTES: usize = 32;
+
+    /// None: fewer than [`AuditKey::MIN_BYTES`] bytes.
+    pub fn new(bytes: Vec<u8>) -> Option<AuditKey> {
+        (bytes.len() >= AuditKey::MIN_BYTES).then_some(AuditKey(bytes))
+    }
+}
+
+impl std::fmt::Debug for AuditKey {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("AuditKey(not shown)")
+    }
+}
+
+/// What kind of thing was done. The words are kept in the trail for years: add, never rename.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Action {
+    SignedIn,
+    SignInFailed,
+    SignedOut,
+    UserAdded,
+    PasswordChanged,
+    UserDisabled,
+    UserEnabled,
+    TokenCreated,
+    TokenRevoked,
+    Revealed,
+    Exported,
+    GroupStatusSet,
+    GroupNoteAdded,
+}
+
+impl Action {
+    pub const ALL: [Action; 13] = [
+        Action::SignedIn,
+        Action::SignInFailed,
+        Action::SignedOut,
+        Action::UserAdded,
+        Action::PasswordChanged,
+        Action::UserDisabled,
+        Action::UserEnabled,
+        Action::TokenCreated,
+        Action::TokenRevoked,
+        Action::Revealed,
+        Action::Exported,
+        Action::GroupStatusSet,
+        Action::GroupNoteAdded,
+    ];
+
+    /// The word in the trail.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Action::SignedIn => "signed_in",
+            Action::SignInFailed => "sign_in_failed",
+            Action::SignedOut => "signed_out",
+            Action::UserAdded => "user_added",
+            Action::PasswordChanged => "password_changed",
+            Action::UserDisabled => "user_disabled",
+            Action::UserEnabled => "user_enabled",
+            Action::TokenCreated => "token_created",
+            Action::TokenRevoked => "token_revoked",
+            Action::Revealed => "revealed",
+            Action::Exported => "exported",
+            Action::GroupStatusSet => "group_status_set",
+            Action::GroupNoteAdded => "group_note_added",
+        }
+    }
+}
+
+/// Who does something, for the trail.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct By {
+    /// The user's or token's name; "command line" for `lazaret user` and `lazaret token`.
+    pub actor: String,
+    /// Of the request that does it, as pages and logs show it.
+    pub request_id: Option<String>,
+}
+
+/// One decision of a person or an automation. Holds no payload and no secret: a pointer to a field, never its value.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Event {
+    pub at_ms: i64,
+    /// See [`By`].
+    pub actor: String,
+    pub action: Action,
+    /// On what, as `kind id`: "message 42", "group 7", "dlq main/payments.DLQ", "user ana".
+    pub subject: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub before: Option<Value>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub after: Option<Value>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub request_id: Option<String>,
+}
+
+impl Event {
+    /// An event with what all have.
+    pub fn new(at_ms: i64, by: &By, action: Action, subject: impl Into<String>) -> Event {
+        let (actor, request_id) = (by.actor.clone(), by.request_id.clone());
+        Event { at_ms, actor, action, subject: subject.into(), reason: None, before: None, after: None, request_id }
+    }
+
+    /// The text that is stored and hashed: JSON with its version first. U+0000 becomes its picture, because PostgreSQL holds none.
+    pub fn text(&self) -> String {
+        #[derive(Serialize)]
+        struct Versioned<'a> {
+            v: u32,
+            #[serde(flatten)]
+            event: &'a Event,
+        }
+        let text = serde_json::to_string(&Versioned { v: VERSION, event: self }).expect("a struct of texts and JSON has a JSON form");
+        text.replace("\\u0000", "\u{2400}")
+    }
+}
+
+/// The hash of the event `seq` with this text, after one with the hash `previous`: HMAC-SHA256 (RFC 2104) over purpose, previous hash, number,
+/// length and text, so that no two different chains give the same bytes.
+pub fn chained(key: &AuditKey, previous: &[u8], seq: i64, text: &str) -> Vec<u8> {
+    let mut mac = Hmac::<Sha256>::new_from_slice(&key.0).expect("HMAC takes keys of any length");
+    for part in
+        [PURPOSE, &(previous.len() as u64).to_be_bytes(), previous, &seq.to_be_bytes(), &(text.len() as u64).to_be_bytes(), text.as_bytes()]
+    {
+        mac.update(part);
+    }
+    mac.finalize().into_bytes().to_vec()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key() -> AuditKey {
+        AuditKey::new(vec![7; 32]).expect("32 bytes")
+    }
+
+    #[test]
+    fn a_short_key_is_refused_and_none_is_shown() {
+        assert!(AuditKey::new(vec![7; 31]).is_none());
+        assert_eq!(format!("{:?}", key()), "AuditKey(not shown)");
+    }
+
+    #[test]
+    fn the_words_of_the_trail_are_those_of_its_json() {
+        for action in Action::ALL {
+            assert_eq!(serde_json::to_string(&action).unwrap(), format!("{:?}", action.as_str()));
+        }
+    }
+
+    #[test]
+    fn a_text_says_its_version_and_holds_no_nul() {
+        let by = By { actor: "ana".to_owned(), request_id: None };
+        let mut event = Event::new(5, &by, Action::Revealed, "message 42");
+        event.reason = Some("ticket\0 PAY-1".to_owned());
+        let text = event.text();
+        assert_eq!(
+            text,
+            "{\"v\":1,\"at_ms\":5,\"actor\":\"ana\",\"action\":\"revealed\",\"subject\":\"message 42\",\"reason\":\"ticket\u{2400} PAY-1\"}"
+        );
+    }
+
+    #[test]
+    fn each_part_of_the_chain_counts() {
+        let hash = chained(&key(), &[0; 32], 1, "text");
+        assert_eq!(hash.len(), 32);
+        let other = AuditKey::new(vec![8; 32]).expect("32 bytes");
+        for different in [
+            chained(&other, &[0; 32], 1, "text"),
+            chained(&key(), &[1; 32], 1, "text"),
+            chained(&key(), &[0; 32], 2, "text"),
+            chained(&key(), &[0; 32], 1, "texts"),
+        ] {
+            assert_ne!(hash, different);
+        }
+    }
+}
