@@ -79,7 +79,7 @@ async fn the_same_sqlite_file_by_another_name_is_refused_too() {
 
 on_both_stores! {
     async fn a_database_of_a_newer_version_is_refused_with_a_sentence(store: Store) {
-        let sql = "UPDATE _sqlx_migrations SET version = 9999";
+        let sql = "UPDATE _sqlx_migrations SET version = 9999 WHERE version = 1";
         match &store {
             Store::Postgres(database) => drop(sqlx::query(sql).execute(&database.pool).await.unwrap()),
             Store::Sqlite(database) => drop(sqlx::query(sql).execute(&database.writer).await.unwrap()),
@@ -99,7 +99,7 @@ async fn instances_that_start_together_on_an_empty_database_all_start() {
     let stores: Vec<Store> = stores.into_iter().map(Result::unwrap).collect();
     let applied = futures_util::future::join_all(stores.iter().map(Store::migrate)).await;
     let applied: Vec<usize> = applied.into_iter().map(Result::unwrap).collect();
-    assert_eq!(applied.iter().sum::<usize>(), 1, "{applied:?}");
+    assert_eq!(applied.iter().filter(|count| **count > 0).count(), 1, "{applied:?}");
 }
 
 #[tokio::test]
