@@ -13,6 +13,7 @@ use lazaret::store::messages::{MessageFilter, MessageRow, PartitionBatch, TakeIn
 use lazaret::store::positions::PartitionId;
 
 mod access;
+mod audit;
 mod connect;
 mod counters;
 mod dlqs;

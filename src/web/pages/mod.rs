@@ -1,6 +1,7 @@
 //! One file per page, each with its template's struct. What several pages show lives here.
 
 pub mod access;
+pub mod checklist;
 pub mod dlq;
 pub mod export;
 pub mod group;
