@@ -12,6 +12,7 @@ use axum::response::{IntoResponse, Redirect, Response};
 use axum_extra::extract::cookie::CookieJar;
 use serde::Deserialize;
 
+use super::flash::Flash;
 use super::{Look, Shell};
 use crate::api::Failure;
 use crate::api::query::Query;
@@ -116,7 +117,7 @@ pub async fn sign_out(State(state): State<AppState>, headers: HeaderMap, jar: Co
     if let Some(cookie) = session_value(&state, &headers) {
         state.access.sign_out(&cookie).await?;
     }
-    Ok((jar.remove(session_cookie(&state, String::new())), Redirect::to("/sign-in")).into_response())
+    Ok((jar.remove(session_cookie(&state, String::new())), Flash::SignedOut.then("/sign-in")).into_response())
 }
 
 /// `GET /setup?token=`.
