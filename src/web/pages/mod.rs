@@ -4,6 +4,7 @@ pub mod access;
 pub mod checklist;
 pub mod dlq;
 pub mod export;
+pub mod flash;
 pub mod group;
 pub mod live;
 pub mod message;
@@ -18,6 +19,7 @@ use axum::http::HeaderMap;
 use axum::http::request::Parts;
 use axum_extra::extract::cookie::CookieJar;
 
+use self::flash::Flash;
 use super::frame::request_id;
 use super::view::{format, text};
 use super::{AppState, assets};
@@ -33,11 +35,18 @@ use crate::store::messages::{MessagePage, MessageRow};
 #[derive(Debug, Clone)]
 pub struct Shell {
     pub css: &'static str,
+    /// In the order in which they run.
+    pub scripts: &'static [String],
     /// Which entry of the main navigation we are under.
     pub here: &'static str,
     /// Name and role of who is signed in, the role once where both are one word: "ana · operator", "viewer".
     pub user: Option<String>,
+    /// The time of day, UTC.
     pub now: String,
+    /// The day, for paper and for error pages.
+    pub date: String,
+    /// Where the stream of hints is; None for who is not signed in.
+    pub events: Option<String>,
     pub read_only: bool,
     /// What stands in the search box.
     pub find: String,
@@ -46,11 +55,15 @@ pub struct Shell {
 
 impl Shell {
     pub fn new(state: &AppState, principal: Option<&Principal>, look: Look, here: &'static str) -> Shell {
+        let now_ms = state.clock.now_ms();
         Shell {
             css: assets::css(),
+            scripts: assets::scripts(),
             here,
             user: principal.map(|principal| who(&principal.name, principal.role)),
-            now: format::time_of_day(state.clock.now_ms()),
+            now: format::time_of_day(now_ms),
+            date: format::utc(now_ms).split(' ').next().unwrap_or_default().to_owned(),
+            events: principal.map(|_| "/events".to_owned()),
             read_only: state.options.read_only,
             find: String::new(),
             look,
@@ -65,6 +78,8 @@ pub struct Look {
     pub theme: Option<&'static str>,
     /// The keyboard shortcuts are switched off.
     pub no_keys: bool,
+    /// What was just done, said once on the page that follows.
+    pub flash: Option<Flash>,
 }
 
 /// The cookies of [`Look`]. They hold no secret, but nothing but our pages needs them.
@@ -76,7 +91,7 @@ impl Look {
     pub fn of(headers: &HeaderMap) -> Look {
         let jar = CookieJar::from_headers(headers);
         let theme = jar.get(THEME_COOKIE).and_then(|cookie| ["light", "dark"].into_iter().find(|theme| *theme == cookie.value()));
-        Look { theme, no_keys: jar.get(KEYS_COOKIE).is_some_and(|cookie| cookie.value() == "off") }
+        Look { theme, no_keys: jar.get(KEYS_COOKIE).is_some_and(|cookie| cookie.value() == "off"), flash: Flash::of(headers, &jar) }
     }
 }
 
