@@ -51,6 +51,7 @@ fn message(partition: i32, offset: i64) -> NewMessage {
         consumer_group: Some("wallet".into()),
         attempts: Some(3),
         lap: 1,
+        key_masked: false,
         business_key: Some(format!("pay-{offset}")),
         tenant: None,
         record_at_ms: Some(NOW + offset),

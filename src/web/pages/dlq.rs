@@ -18,7 +18,7 @@ use crate::web::view::format::{self, Number};
 use crate::web::view::spark::{Series, Spark};
 use crate::web::view::text;
 
-const FILTERS: [&str; 8] = ["state", "class", "group", "partition", "key", "q", "from_ms", "to_ms"];
+const FILTERS: [&str; 10] = ["state", "class", "group", "partition", "key", "q", "from", "to", "from_ms", "to_ms"];
 
 #[derive(Template, WebTemplate)]
 #[template(path = "dlqs/page.html")]
@@ -100,7 +100,7 @@ pub async fn page(
         figures: figures(&detail, now_ms),
         groups: detail.groups.iter().map(|group| GroupLine::of(group, now_ms)).collect(),
         filters: FilterForm::of(&query)?,
-        table: MessageTable::of(&found, now_ms, &path, &query, &FILTERS),
+        table: MessageTable::of(&found, now_ms, &path, &query, &FILTERS).exported(&query, &[("cluster", &cluster), ("topic", &topic)]),
         partitions: detail.partitions.iter().map(|view| partition_line(view, now_ms)).collect(),
         path,
     })
