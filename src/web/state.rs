@@ -12,6 +12,7 @@ use crate::domain::clock::Clock;
 use crate::domain::settings::DlqSettings;
 use crate::services::access::Access;
 use crate::services::health::Health;
+use crate::services::heat::Heat;
 use crate::services::intake::ClusterStatus;
 use crate::services::messages::Messages;
 use crate::store::Store;
@@ -64,6 +65,7 @@ pub struct AppState {
     pub clock: Clock,
     pub access: Access,
     pub health: Health,
+    pub heat: Heat,
     pub messages: Messages,
     /// One for each configured cluster whose intake runs in this process.
     pub clusters: Arc<[ClusterStatus]>,
@@ -90,10 +92,11 @@ impl AppState {
             dlqs: Arc::clone(&dlqs),
             sample_interval_ms: Arc::new(options.sample_interval_ms.clone()),
         };
+        let heat = Heat { store: store.clone(), dlqs: Arc::clone(&dlqs) };
         let messages = Messages { store: store.clone(), dlqs };
         let sign_ins = Arc::new(SignInLimit::new(options.sign_in_attempts_per_minute));
         let options = Arc::new(WebOptions { public_url: origin, ..options });
-        Ok(AppState { store, clock, access, health, messages, clusters: Arc::new([]), metrics: None, options, csrf, sign_ins })
+        Ok(AppState { store, clock, access, health, heat, messages, clusters: Arc::new([]), metrics: None, options, csrf, sign_ins })
     }
 
     /// The clusters whose intake runs here.
