@@ -10,6 +10,9 @@ use super::{Failure, Page};
 use crate::domain::health::Status;
 use crate::services::health::{DlqDetail, DlqHealth, Health, PartitionView};
 
+/// How many failure groups are listed.
+const GROUPS_SHOWN: usize = 100;
+
 /// One DLQ. `null` is unknown; an age is also null while there is no message that could have one.
 #[derive(Debug, Serialize)]
 pub struct DlqItem {
@@ -197,7 +200,7 @@ impl From<&DlqDetail> for DlqDetailItem {
     fn from(detail: &DlqDetail) -> DlqDetailItem {
         DlqDetailItem {
             dlq: DlqItem::from(&detail.health),
-            groups: detail.groups.iter().map(GroupItem::from).collect(),
+            groups: detail.groups.iter().take(GROUPS_SHOWN).map(GroupItem::from).collect(),
             checks: Checks::default(),
             partitions: detail.partitions.iter().map(PartitionItem::from).collect(),
         }

@@ -6,6 +6,7 @@ pub mod access;
 pub mod checkup;
 pub mod export;
 pub mod health;
+pub mod heat;
 pub mod intake;
 pub mod messages;
 pub mod sampling;

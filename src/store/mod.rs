@@ -15,6 +15,7 @@ pub mod dlqs;
 mod error;
 mod filter;
 pub mod groups;
+pub mod heat;
 pub mod leases;
 pub mod messages;
 pub mod positions;

@@ -183,6 +183,18 @@ impl Store {
         })
     }
 
+    /// How deep a DLQ was at the end of each bucket of `[from, to)` in which a look at it succeeded: (start of the bucket in ms, depth).
+    pub async fn depth_history(&self, dlq_id: i64, from_ms: i64, to_ms: i64, bucket_ms: i64) -> Result<Vec<(i64, i64)>, StoreError> {
+        const SQL: &str = "SELECT newest.bucket, s.depth FROM (
+                SELECT at_ms - at_ms % $4 AS bucket, MAX(at_ms) AS at_ms FROM samples
+                WHERE dlq_id = $1 AND at_ms >= $2 AND at_ms < $3 AND error IS NULL GROUP BY at_ms - at_ms % $4) newest
+             JOIN samples s ON s.dlq_id = $1 AND s.at_ms = newest.at_ms WHERE s.depth IS NOT NULL ORDER BY newest.bucket";
+        read!(self, |pool| {
+            let query = sqlx::query_as::<Db, (i64, i64)>(SQL).bind(dlq_id).bind(from_ms).bind(to_ms);
+            query.bind(bucket_ms.max(1)).fetch_all(pool).await?
+        })
+    }
+
     /// The newest look at each partition of the newest incarnation, by partition.
     pub async fn partition_samples(&self, dlq_id: i64) -> Result<Vec<PartitionSample>, StoreError> {
         const SQL: &str = "SELECT p.dlq_id, p.incarnation, p.partition, p.at_ms, p.position, p.log_start, p.log_end, p.error

@@ -14,6 +14,7 @@ use crate::domain::settings::DlqSettings;
 use crate::services::access::Access;
 use crate::services::checkup::ClusterTests;
 use crate::services::health::Health;
+use crate::services::heat::Heat;
 use crate::services::intake::ClusterStatus;
 use crate::services::messages::Messages;
 use crate::store::Store;
@@ -95,6 +96,7 @@ pub struct AppState {
     pub clock: Clock,
     pub access: Access,
     pub health: Health,
+    pub heat: Heat,
     pub messages: Messages,
     /// One for each configured cluster whose intake runs in this process.
     pub clusters: Arc<[ClusterStatus]>,
@@ -123,6 +125,7 @@ impl AppState {
             dlqs: Arc::clone(&dlqs),
             sample_interval_ms: Arc::new(options.sample_interval_ms.clone()),
         };
+        let heat = Heat { store: store.clone(), dlqs: Arc::clone(&dlqs) };
         let messages = Messages { store: store.clone(), dlqs };
         let cluster_tests = ClusterTests::new(Vec::new(), Vec::new(), clock.clone());
         let sign_ins = Arc::new(SignInLimit::new(options.sign_in_attempts_per_minute));
@@ -132,6 +135,7 @@ impl AppState {
             clock,
             access,
             health,
+            heat,
             messages,
             clusters: Arc::new([]),
             cluster_tests,
