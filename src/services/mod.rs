@@ -4,6 +4,7 @@
 
 pub mod access;
 pub mod checkup;
+pub mod groups;
 pub mod health;
 pub mod intake;
 pub mod messages;

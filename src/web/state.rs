@@ -11,6 +11,7 @@ use super::sign_in_limit::SignInLimit;
 use crate::domain::clock::Clock;
 use crate::domain::settings::DlqSettings;
 use crate::services::access::Access;
+use crate::services::groups::Groups;
 use crate::services::health::Health;
 use crate::services::intake::ClusterStatus;
 use crate::services::messages::Messages;
@@ -123,5 +124,11 @@ impl FromRef<AppState> for Health {
 impl FromRef<AppState> for Messages {
     fn from_ref(state: &AppState) -> Messages {
         state.messages.clone()
+    }
+}
+
+impl FromRef<AppState> for Groups {
+    fn from_ref(state: &AppState) -> Groups {
+        Groups { store: state.store.clone(), clock: state.clock.clone(), dlqs: Arc::clone(&state.messages.dlqs) }
     }
 }
