@@ -5,6 +5,7 @@
 pub mod access;
 pub mod checkup;
 pub mod export;
+pub mod groups;
 pub mod health;
 pub mod heat;
 pub mod intake;

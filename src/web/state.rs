@@ -13,6 +13,7 @@ use crate::domain::readiness::Checks;
 use crate::domain::settings::DlqSettings;
 use crate::services::access::Access;
 use crate::services::checkup::ClusterTests;
+use crate::services::groups::Groups;
 use crate::services::health::Health;
 use crate::services::heat::Heat;
 use crate::services::intake::ClusterStatus;
@@ -179,5 +180,11 @@ impl FromRef<AppState> for Health {
 impl FromRef<AppState> for Messages {
     fn from_ref(state: &AppState) -> Messages {
         state.messages.clone()
+    }
+}
+
+impl FromRef<AppState> for Groups {
+    fn from_ref(state: &AppState) -> Groups {
+        Groups { store: state.store.clone(), clock: state.clock.clone(), dlqs: Arc::clone(&state.messages.dlqs) }
     }
 }

@@ -27,6 +27,7 @@ use crate::api::query::{Query, encode};
 use crate::domain::access::{Principal, Role};
 use crate::domain::audit::By;
 use crate::domain::classify::FailureClass;
+use crate::domain::group::Shown;
 use crate::domain::health::{Because, Status, arriving_from_ms};
 use crate::store::groups::Group;
 use crate::store::messages::{MessagePage, MessageRow};
@@ -385,6 +386,27 @@ pub struct GroupLine {
     pub last: Option<When>,
     /// Its last message is younger than an hour.
     pub arriving: bool,
+    pub status: StatusLine,
+}
+
+/// The status of a failure group for `m::status`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct StatusLine {
+    pub kind: &'static str,
+    pub word: &'static str,
+}
+
+impl From<Shown> for StatusLine {
+    fn from(shown: Shown) -> StatusLine {
+        let (kind, word) = match shown {
+            Shown::Open => ("open", "Open"),
+            Shown::Known => ("info", "Known"),
+            Shown::Fixed => ("healthy", "Fixed"),
+            Shown::Regressed => ("warning", "Regressed"),
+            Shown::Ignored => ("muted", "Ignored"),
+        };
+        StatusLine { kind, word }
+    }
 }
 
 impl GroupLine {
@@ -401,6 +423,7 @@ impl GroupLine {
             first: group.first_at_ms.map(|at| When::of(at, now_ms)),
             last: group.last_at_ms.map(|at| When::of(at, now_ms)),
             arriving: group.last_at_ms.is_some_and(|at| at >= arriving_from_ms(now_ms)),
+            status: group.shown(now_ms).into(),
         }
     }
 }
