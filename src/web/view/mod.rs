@@ -1,5 +1,6 @@
-//! How values look on pages: numbers and times, hostile text made visible, sparklines.
+//! How values look on pages: numbers and times, hostile text made visible, JSON as a tree, sparklines.
 
 pub mod format;
 pub mod spark;
 pub mod text;
+pub mod tree;
