@@ -18,12 +18,12 @@ pub const SMALL: Screen = (320, 640);
 /// How long something may take on a busy machine before it counts as not coming.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// A browser session with a profile of its own.
+/// A browser session with a profile of its own. fantoccini ends it when it is dropped.
 pub struct Browser {
     pub client: Client,
     session: String,
     http: reqwest::Client,
-    profile: tempfile::TempDir,
+    _profile: tempfile::TempDir,
 }
 
 impl Browser {
@@ -49,15 +49,9 @@ impl Browser {
         let client = ClientBuilder::new(HttpConnector::new()).capabilities(wanted).connect(&driver).await.expect("a browser");
         let id = client.session_id().await.expect("an answer").expect("a session");
         let session = format!("{}/session/{id}", driver.trim_end_matches('/'));
-        let browser = Browser { client, session, http: reqwest::Client::new(), profile };
+        let browser = Browser { client, session, http: reqwest::Client::new(), _profile: profile };
         browser.screen(WIDE).await;
         browser
-    }
-
-    /// Ends the browser. A test that fails leaves that to the end of the servers.
-    pub async fn close(self) {
-        self.client.close().await.expect("the browser closes");
-        drop(self.profile);
     }
 
     async fn command(&self, path: &str, body: Value) -> Value {

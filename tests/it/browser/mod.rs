@@ -4,8 +4,13 @@
 
 mod axe;
 mod driver;
+mod fold;
+mod hostile;
+mod keyboard;
+mod senses;
 mod stage;
 mod survey;
+mod weight;
 
 use std::io::Write as _;
 
