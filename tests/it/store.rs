@@ -17,6 +17,7 @@ mod audit;
 mod connect;
 mod counters;
 mod dlqs;
+mod groups;
 mod leases;
 mod lists;
 mod plans;
