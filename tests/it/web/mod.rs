@@ -6,3 +6,4 @@ mod access;
 pub mod hostile;
 pub mod house;
 mod reading;
+mod settings;
