@@ -3,7 +3,7 @@
 //! Owners limit what one acts on, not what one sees: every signed-in user reads everything, masked fields aside.
 
 use axum::extract::{Request, State};
-use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
+use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, Uri, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Redirect, Response};
 use axum_extra::extract::cookie::{Cookie, CookieJar, SameSite};
@@ -81,13 +81,20 @@ fn not_signed_in(request: &Request) -> Response {
         return response;
     }
     if request.headers().contains_key(axum_htmx::headers::HX_REQUEST) {
-        return (StatusCode::UNAUTHORIZED, HxRedirect("/sign-in".to_owned()), ()).into_response();
+        return (StatusCode::UNAUTHORIZED, HxRedirect(sign_in_from(request.headers())), ()).into_response();
     }
     let back = request.uri().path_and_query().map_or("/", |target| target.as_str());
     match (request.method(), back) {
         (&Method::GET | &Method::HEAD, "/") | (&Method::POST, _) => Redirect::to("/sign-in").into_response(),
         _ => Redirect::to(&format!("/sign-in?next={}", encode(back.as_bytes()))).into_response(),
     }
+}
+
+/// The sign-in that leads back to the page on which htmx asked for a part.
+fn sign_in_from(headers: &HeaderMap) -> String {
+    let page = headers.get(axum_htmx::headers::HX_CURRENT_URL).and_then(|url| url.to_str().ok()?.parse::<Uri>().ok());
+    let path = page.as_ref().and_then(Uri::path_and_query).map(|path| path.as_str());
+    format!("/sign-in?next={}", encode(safe_next(path).as_bytes()))
 }
 
 /// Where to go after signing in: a path of ours, or the overview. Never another host (`//host`, `/\host`).

@@ -5,8 +5,10 @@ use std::sync::Arc;
 
 use axum::extract::FromRef;
 use metrics_exporter_prometheus::PrometheusHandle;
+use tokio_util::sync::CancellationToken;
 use tower_http::csrf::CsrfLayer;
 
+use super::pages::live::Live;
 use super::sign_in_limit::SignInLimit;
 use crate::domain::clock::Clock;
 use crate::domain::settings::DlqSettings;
@@ -69,6 +71,7 @@ pub struct AppState {
     pub clusters: Arc<[ClusterStatus]>,
     pub metrics: Option<PrometheusHandle>,
     pub options: Arc<WebOptions>,
+    pub live: Live,
     pub(super) csrf: CsrfLayer,
     pub(super) sign_ins: Arc<SignInLimit>,
 }
@@ -93,7 +96,8 @@ impl AppState {
         let messages = Messages { store: store.clone(), dlqs };
         let sign_ins = Arc::new(SignInLimit::new(options.sign_in_attempts_per_minute));
         let options = Arc::new(WebOptions { public_url: origin, ..options });
-        Ok(AppState { store, clock, access, health, messages, clusters: Arc::new([]), metrics: None, options, csrf, sign_ins })
+        let (clusters, live) = (Arc::new([]), Live::default());
+        Ok(AppState { store, clock, access, health, messages, clusters, metrics: None, options, live, csrf, sign_ins })
     }
 
     /// The clusters whose intake runs here.
@@ -105,6 +109,12 @@ impl AppState {
     /// The recorder that `/metrics` renders.
     pub fn with_metrics(mut self, metrics: PrometheusHandle) -> AppState {
         self.metrics = Some(metrics);
+        self
+    }
+
+    /// Streams end when `stop` is cancelled: an orderly end waits for every answer that is under way.
+    pub fn with_stop(mut self, stop: CancellationToken) -> AppState {
+        self.live.stop = stop;
         self
     }
 
