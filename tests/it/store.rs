@@ -16,6 +16,7 @@ mod access;
 mod connect;
 mod counters;
 mod dlqs;
+mod heat;
 mod leases;
 mod lists;
 mod plans;

@@ -284,15 +284,19 @@ impl HeatCard {
     fn of(heat: &HeatView, detail: &DlqDetail, has_tenant: bool, asked: Option<i32>, now_ms: i64, path: &str) -> HeatCard {
         let looked_at = heat.looked_at as i64;
         let which = if looked_at < NEWEST { "all" } else { "the newest" };
-        let said = format!("Of {which} {}, as of {}.", format::counted(looked_at, "open message", "open messages"), format::time_of_day(now_ms));
+        let said =
+            format!("Of {which} {}, as of {}.", format::counted(looked_at, "open message", "open messages"), format::time_of_day(now_ms));
         let key = |hot: &Hot<Key>| {
             let key = &hot.what;
             let shown = if key.bytes.is_empty() { "empty key".to_owned() } else { text::bytes_line(&key.bytes, 60) };
             let link = (!key.cut && !key.bytes.is_empty()).then(|| format!("{path}?key={}#messages", encode(&key.bytes)));
             HotLine { what: shown, link, count: hot.count, share: share(hot.count, looked_at) }
         };
-        let tenant = |hot: &Hot<String>| {
-            HotLine { what: text::short_line(&hot.what, 60), link: None, count: hot.count, share: share(hot.count, looked_at) }
+        let tenant = |hot: &Hot<String>| HotLine {
+            what: text::short_line(&hot.what, 60),
+            link: None,
+            count: hot.count,
+            share: share(hot.count, looked_at),
         };
         HeatCard {
             said,
@@ -300,7 +304,15 @@ impl HeatCard {
             keys: heat.keys.iter().map(key).collect(),
             keys_said: told(heat.distinct_keys, heat.keys.len(), "key", "keys", heat.without_key, "without key", looked_at),
             tenants: has_tenant.then(|| heat.tenants.iter().map(tenant).collect()),
-            tenants_said: told(heat.distinct_tenants, heat.tenants.len(), "tenant", "tenants", heat.without_tenant, "without tenant", looked_at),
+            tenants_said: told(
+                heat.distinct_tenants,
+                heat.tenants.len(),
+                "tenant",
+                "tenants",
+                heat.without_tenant,
+                "without tenant",
+                looked_at,
+            ),
             partitions: asked.map(|count| count.to_string()).unwrap_or_default(),
             moves: asked.map(|to| moves(heat, detail, to, now_ms)).unwrap_or_default(),
             partitions_now: match sampled_partitions(detail) {
@@ -350,7 +362,11 @@ fn moves(heat: &HeatView, detail: &DlqDetail, to: i32, now_ms: i64) -> Vec<Strin
         Partitioner::Murmur2Random => "murmur2, as Java producers hash",
         Partitioner::ConsistentRandom => "CRC32, as librdkafka hashes",
     };
-    let counts = format!("From {} (as sampled {}) to {to}, by {by}:", format::counted(from.into(), "partition", "partitions"), format::ago(at_ms, now_ms));
+    let counts = format!(
+        "From {} (as sampled {}) to {to}, by {by}:",
+        format::counted(from.into(), "partition", "partitions"),
+        format::ago(at_ms, now_ms)
+    );
     let (keys, moved) = (moves.keys as i64, moves.moved as i64);
     let mut said = vec![match keys {
         0 => format!("{counts} there is no key here that is hashed."),
@@ -403,17 +419,21 @@ fn settings_lines(settings: &DlqSettings) -> Vec<Setting> {
     ]
 }
 
-/// What the form for the partition count keeps of the view. A key of bytes that are no text cannot stand in a form.
+/// What the form for the partition count keeps of the view. What would have to be made visible to be shown cannot stand in a form.
 fn kept(query: &Query) -> Vec<(&'static str, String)> {
-    let value = |name: &&'static str| Some((*name, std::str::from_utf8(query.bytes(name)?).ok()?.to_owned()));
+    let value = |name: &&'static str| {
+        let value = std::str::from_utf8(query.bytes(name)?).ok()?;
+        (text::line(value) == value).then(|| (*name, value.to_owned()))
+    };
     FILTERS.iter().filter_map(value).collect()
 }
 
 /// The messages of this list as CSV and as JSON.
 fn exports(cluster: &str, topic: &str, query: &Query) -> Option<(String, String)> {
-    let filters: String =
-        FILTERS.iter().filter_map(|name| query.bytes(name).map(|bytes| format!("&{name}={}", encode(bytes)))).collect();
-    let link = |format| format!("/messages/export?format={format}&cluster={}&topic={}{filters}", encode(cluster.as_bytes()), encode(topic.as_bytes()));
+    let filters: String = FILTERS.iter().filter_map(|name| query.bytes(name).map(|bytes| format!("&{name}={}", encode(bytes)))).collect();
+    let link = |format| {
+        format!("/messages/export?format={format}&cluster={}&topic={}{filters}", encode(cluster.as_bytes()), encode(topic.as_bytes()))
+    };
     Some((link("csv"), link("json")))
 }
 
@@ -468,9 +488,6 @@ fn notices(detail: &DlqDetail, now_ms: i64) -> Vec<String> {
     }
     notices.extend(health.dlq.start_note.as_deref().map(|note| format!("{}.", capital(&text::line(note)).trim_end_matches('.'))));
     notices.extend(detail.gaps.iter().map(gap));
-    if !detail.mask.is_empty() {
-        notices.push(format!("Masked in values: {}.", text::line(&detail.mask.join(", "))));
-    }
     notices
 }
 
