@@ -98,8 +98,6 @@ pub struct DlqDetail {
     pub partitions: Vec<PartitionView>,
     /// How much the depth changed in the last hour; None without a sample from then.
     pub depth_change_1h: Option<i64>,
-    /// JSON pointers of the fields that are masked.
-    pub mask: Vec<String>,
 }
 
 /// Numbers of equal spans of time, oldest first. None is "not known".
@@ -193,7 +191,6 @@ impl Health {
         let samples = self.store.partition_samples(id).await?;
         let hour_ago = reads.now_ms - 60 * MINUTE_MS;
         let then = self.store.samples(id, hour_ago, hour_ago + 10 * MINUTE_MS).await?.into_iter().find_map(|sample| sample.depth);
-        let mask = settings_for(&self.dlqs, cluster, topic).map(|settings| settings.mask.clone()).unwrap_or_default();
         let mut groups = self.store.groups(id, health::arriving_from_ms(reads.now_ms), GROUPS_READ + 1).await?;
         let more_groups = groups.len() as i64 > GROUPS_READ;
         groups.truncate(GROUPS_READ as usize);
@@ -207,7 +204,6 @@ impl Health {
             gaps: self.store.gaps(id, GAPS_SHOWN).await?,
             partitions: partition_views(incarnation, &positions, &samples),
             health,
-            mask,
         }))
     }
 
@@ -224,10 +220,8 @@ impl Health {
         // Where a cluster is looked at less often, each bucket still has a look in it.
         let bucket_ms = [15 * MINUTE_MS, 60 * MINUTE_MS].into_iter().find(|bucket| *bucket >= interval).unwrap_or(6 * 60 * MINUTE_MS);
         let from_ms = first_bucket_ms(now_ms, bucket_ms);
-        let seen: HashMap<i64, i64> =
-            self.store.depth_history(row.dlq.id, from_ms, now_ms + 1, bucket_ms).await?.into_iter().collect();
-        let mut counts: Vec<Option<i64>> =
-            (0..DAY_MS / bucket_ms).map(|index| seen.get(&(from_ms + index * bucket_ms)).copied()).collect();
+        let seen: HashMap<i64, i64> = self.store.depth_history(row.dlq.id, from_ms, now_ms + 1, bucket_ms).await?.into_iter().collect();
+        let mut counts: Vec<Option<i64>> = (0..DAY_MS / bucket_ms).map(|index| seen.get(&(from_ms + index * bucket_ms)).copied()).collect();
         if let Some(running) = counts.last_mut() {
             *running = row.arrivals_per_min.map(|_| row.depth);
         }
