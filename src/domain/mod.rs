@@ -17,6 +17,7 @@ pub mod json;
 pub mod mask;
 pub mod message;
 pub mod partition;
+pub mod readiness;
 pub mod record;
 pub mod settings;
 pub mod stacktrace;

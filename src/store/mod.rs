@@ -16,6 +16,7 @@ mod error;
 mod filter;
 pub mod group_status;
 pub mod groups;
+pub mod heat;
 pub mod leases;
 pub mod messages;
 pub mod positions;
