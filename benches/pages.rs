@@ -73,7 +73,9 @@ async fn main() {
             met &= compare("postgres", &small, &full, large).await;
             databases.drop_all().await;
         }
-        Err(_) => println!("pages-postgres not run: LAZARET_TEST_POSTGRES is not set; eval \"$(tests/services/ctl up)\" starts a server and sets it"),
+        Err(_) => println!(
+            "pages-postgres not run: LAZARET_TEST_POSTGRES is not set; eval \"$(tests/services/ctl up)\" starts a server and sets it"
+        ),
     }
     if !met {
         std::process::exit(1);
@@ -84,7 +86,12 @@ async fn main() {
 async fn compare(database: &str, small: &str, large: &str, many: i64) -> bool {
     let small = Side::open(small, SMALL).await;
     let large = Side::open(large, many).await;
-    println!("pages-fill-{database} {} messages in {:.0}s, samples in {:.0}s", many, large.fill.as_secs_f64(), large.sampling.as_secs_f64());
+    println!(
+        "pages-fill-{database} {} messages in {:.0}s, samples in {:.0}s",
+        many,
+        large.fill.as_secs_f64(),
+        large.sampling.as_secs_f64()
+    );
     let mut met = true;
     for case in CASES {
         let (mut few, mut many) = (Vec::with_capacity(ROUNDS), Vec::with_capacity(ROUNDS));
@@ -175,7 +182,8 @@ impl Side {
         samples(&store).await;
         let sampling = started.elapsed();
         statement(&store, "ANALYZE").await;
-        let page = store.messages(&MessageFilter { class: Some(FailureClass::Validation), ..MessageFilter::default() }, None, 1).await.unwrap();
+        let page =
+            store.messages(&MessageFilter { class: Some(FailureClass::Validation), ..MessageFilter::default() }, None, 1).await.unwrap();
         let clock = Clock::fake(NOW);
         let access = Access::new(store.clone(), clock.clone(), 12);
         access.create_token("bench", Role::Viewer, OwnerScope::All, None, Some(TOKEN)).await.unwrap();
@@ -244,13 +252,9 @@ fn message(dlq: i64, offset: i64, of: i64) -> NewMessage {
     value.resize(254, b'x');
     value.extend(b"\"}");
     let kind = (offset + dlq) % GROUPS;
-    let class = [
-        FailureClass::Transient,
-        FailureClass::Deserialization,
-        FailureClass::Validation,
-        FailureClass::Business,
-        FailureClass::Bug,
-    ][kind as usize];
+    let class =
+        [FailureClass::Transient, FailureClass::Deserialization, FailureClass::Validation, FailureClass::Business, FailureClass::Bug]
+            [kind as usize];
     let exception = format!("com.example.payments.Failure{kind}");
     let text = format!("wallet {number} did not answer");
     let header = |name: &str, value: &str| Header { name: name.as_bytes().to_vec(), value: Some(value.as_bytes().to_vec()) };
@@ -307,7 +311,9 @@ async fn samples(store: &Store) {
     const COLUMNS: &str = "INSERT INTO samples (dlq_id, at_ms, uncollected, depth, at_risk_state)";
     let looks = 2 * DAY / INTERVAL - 1;
     let times = match store {
-        Store::Postgres(_) => format!("{COLUMNS} SELECT d.id, {NOW} - k * {INTERVAL}, 0, 100, 'all_stored' FROM dlqs d CROSS JOIN generate_series(0, {looks}) k ORDER BY 1, 2"),
+        Store::Postgres(_) => format!(
+            "{COLUMNS} SELECT d.id, {NOW} - k * {INTERVAL}, 0, 100, 'all_stored' FROM dlqs d CROSS JOIN generate_series(0, {looks}) k ORDER BY 1, 2"
+        ),
         Store::Sqlite(_) => format!(
             "{COLUMNS} WITH RECURSIVE n(k) AS (SELECT {looks} UNION ALL SELECT k - 1 FROM n WHERE k > 0) \
              SELECT d.id, {NOW} - k * {INTERVAL}, 0, 100, 'all_stored' FROM n CROSS JOIN dlqs d"

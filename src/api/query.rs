@@ -125,7 +125,11 @@ impl Query {
         let ((from, from_ms), (to, to_ms)) = (self.instant("from", "from_ms")?, self.instant("to", "to_ms")?);
         if from_ms.is_some() && to_ms.is_some() && from_ms > to_ms {
             let shown = |name: &str| String::from_utf8_lossy(self.bytes(name).unwrap_or_default()).into_owned();
-            return Err(Failure::bad_request(format!("The parameter {from} ({}) lies after {to} ({}): swap them.", shown(from), shown(to))));
+            return Err(Failure::bad_request(format!(
+                "The parameter {from} ({}) lies after {to} ({}): swap them.",
+                shown(from),
+                shown(to)
+            )));
         }
         Ok(MessageFilter {
             cluster: self.text("cluster")?.map(str::to_owned),
@@ -157,7 +161,8 @@ impl Query {
 
     /// The query string again with `pairs` in front and the parameters of `without` left out.
     pub fn rewritten(&self, without: &[&str], pairs: &[(&str, &str)]) -> String {
-        let kept = self.pairs.iter().filter(|(name, _)| !without.contains(&name.as_str())).map(|(name, bytes)| (name.as_str(), bytes.as_slice()));
+        let kept =
+            self.pairs.iter().filter(|(name, _)| !without.contains(&name.as_str())).map(|(name, bytes)| (name.as_str(), bytes.as_slice()));
         let pairs = pairs.iter().map(|(name, value)| (*name, value.as_bytes()));
         let pieces: Vec<String> = pairs.chain(kept).map(|(name, value)| format!("{name}={}", encode(value))).collect();
         pieces.join("&")
@@ -269,8 +274,13 @@ mod tests {
     #[test]
     fn an_instant_is_a_date_and_time_in_utc_or_milliseconds() {
         let from = |raw: &str| parse(raw).and_then(|query| query.message_filter()).unwrap().from_ms;
-        for raw in ["from=2026-11-30T14:02", "from=2026-11-30T14%3A02%3A00Z", "from=2026-11-30+14:02", "from=1796047320000", "from_ms=1796047320000"]
-        {
+        for raw in [
+            "from=2026-11-30T14:02",
+            "from=2026-11-30T14%3A02%3A00Z",
+            "from=2026-11-30+14:02",
+            "from=1796047320000",
+            "from_ms=1796047320000",
+        ] {
             assert_eq!(from(raw), Some(1_796_047_320_000), "{raw}");
         }
         assert_eq!(from("from=2026-11-30T14:02:11.5"), Some(1_796_047_331_500));

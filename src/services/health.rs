@@ -224,10 +224,8 @@ impl Health {
         // Where a cluster is looked at less often, each bucket still has a look in it.
         let bucket_ms = [15 * MINUTE_MS, 60 * MINUTE_MS].into_iter().find(|bucket| *bucket >= interval).unwrap_or(6 * 60 * MINUTE_MS);
         let from_ms = first_bucket_ms(now_ms, bucket_ms);
-        let seen: HashMap<i64, i64> =
-            self.store.depth_history(row.dlq.id, from_ms, now_ms + 1, bucket_ms).await?.into_iter().collect();
-        let mut counts: Vec<Option<i64>> =
-            (0..DAY_MS / bucket_ms).map(|index| seen.get(&(from_ms + index * bucket_ms)).copied()).collect();
+        let seen: HashMap<i64, i64> = self.store.depth_history(row.dlq.id, from_ms, now_ms + 1, bucket_ms).await?.into_iter().collect();
+        let mut counts: Vec<Option<i64>> = (0..DAY_MS / bucket_ms).map(|index| seen.get(&(from_ms + index * bucket_ms)).copied()).collect();
         if let Some(running) = counts.last_mut() {
             *running = row.arrivals_per_min.map(|_| row.depth);
         }

@@ -116,7 +116,8 @@ const SUCCEEDED: &str = concat!(
     sample_row!(),
     " FROM dlqs d JOIN samples s ON s.dlq_id = d.id AND s.at_ms = (SELECT MAX(n.at_ms) FROM samples n WHERE n.dlq_id = d.id AND n.error IS NULL)"
 );
-const DEPTHS_AT: &str = "SELECT d.id, (SELECT s.depth FROM samples s WHERE s.dlq_id = d.id AND s.at_ms >= $1 AND s.at_ms < $2 AND s.depth IS NOT NULL
+const DEPTHS_AT: &str =
+    "SELECT d.id, (SELECT s.depth FROM samples s WHERE s.dlq_id = d.id AND s.at_ms >= $1 AND s.at_ms < $2 AND s.depth IS NOT NULL
         ORDER BY s.at_ms LIMIT 1) FROM dlqs d";
 
 impl Store {

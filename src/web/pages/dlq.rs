@@ -282,15 +282,19 @@ impl HeatCard {
     fn of(heat: &HeatView, detail: &DlqDetail, has_tenant: bool, asked: Option<i32>, now_ms: i64, path: &str) -> HeatCard {
         let looked_at = heat.looked_at as i64;
         let which = if looked_at < NEWEST { "all" } else { "the newest" };
-        let said = format!("Of {which} {}, as of {}.", format::counted(looked_at, "open message", "open messages"), format::time_of_day(now_ms));
+        let said =
+            format!("Of {which} {}, as of {}.", format::counted(looked_at, "open message", "open messages"), format::time_of_day(now_ms));
         let key = |hot: &Hot<Key>| {
             let key = &hot.what;
             let shown = if key.bytes.is_empty() { "empty key".to_owned() } else { text::bytes_line(&key.bytes, 60) };
             let link = (!key.cut && !key.bytes.is_empty()).then(|| format!("{path}?key={}#messages", encode(&key.bytes)));
             HotLine { what: shown, link, count: hot.count, share: share(hot.count, looked_at) }
         };
-        let tenant = |hot: &Hot<String>| {
-            HotLine { what: text::short_line(&hot.what, 60), link: None, count: hot.count, share: share(hot.count, looked_at) }
+        let tenant = |hot: &Hot<String>| HotLine {
+            what: text::short_line(&hot.what, 60),
+            link: None,
+            count: hot.count,
+            share: share(hot.count, looked_at),
         };
         HeatCard {
             said,
@@ -298,7 +302,15 @@ impl HeatCard {
             keys: heat.keys.iter().map(key).collect(),
             keys_said: told(heat.distinct_keys, heat.keys.len(), "key", "keys", heat.without_key, "without key", looked_at),
             tenants: has_tenant.then(|| heat.tenants.iter().map(tenant).collect()),
-            tenants_said: told(heat.distinct_tenants, heat.tenants.len(), "tenant", "tenants", heat.without_tenant, "without tenant", looked_at),
+            tenants_said: told(
+                heat.distinct_tenants,
+                heat.tenants.len(),
+                "tenant",
+                "tenants",
+                heat.without_tenant,
+                "without tenant",
+                looked_at,
+            ),
             partitions: asked.map(|count| count.to_string()).unwrap_or_default(),
             moves: asked.map(|to| moves(heat, detail, to, now_ms)).unwrap_or_default(),
             partitions_now: match sampled_partitions(detail) {
@@ -348,7 +360,11 @@ fn moves(heat: &HeatView, detail: &DlqDetail, to: i32, now_ms: i64) -> Vec<Strin
         Partitioner::Murmur2Random => "murmur2, as Java producers hash",
         Partitioner::ConsistentRandom => "CRC32, as librdkafka hashes",
     };
-    let counts = format!("From {} (as sampled {}) to {to}, by {by}:", format::counted(from.into(), "partition", "partitions"), format::ago(at_ms, now_ms));
+    let counts = format!(
+        "From {} (as sampled {}) to {to}, by {by}:",
+        format::counted(from.into(), "partition", "partitions"),
+        format::ago(at_ms, now_ms)
+    );
     let (keys, moved) = (moves.keys as i64, moves.moved as i64);
     let mut said = vec![match keys {
         0 => format!("{counts} there is no key here that is hashed."),

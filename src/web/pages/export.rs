@@ -76,13 +76,18 @@ pub async fn dlqs(State(state): State<AppState>, Acting { by, .. }: Acting, RawQ
     let now_ms = begin(&state, &by, "overview".to_owned(), &query, format).await?;
     let rows = state.health.all().await?;
     let items: Vec<DlqItem> = rows.iter().filter(|row| filter.covers(row)).map(DlqItem::from).collect();
+    let bytes = dlq_file(&items, format, now_ms).map_err(Broken::from)?;
+    Ok(file("dlqs", now_ms, format, Body::from(bytes)))
+}
+
+fn dlq_file(items: &[DlqItem], format: Format, now_ms: i64) -> Result<Vec<u8>, std::io::Error> {
     let mut bytes = opening(format, now_ms, &DLQ_COLUMNS)?;
     match format {
         Format::Csv => bytes.extend(csv_rows(items.iter().map(dlq_cells))?),
-        Format::Json => bytes.extend(json_rows(&items, true)?),
+        Format::Json => bytes.extend(json_rows(items, true)?),
     }
     bytes.extend(closing(format));
-    Ok(file("dlqs", now_ms, format, Body::from(bytes)))
+    Ok(bytes)
 }
 
 async fn begin(state: &AppState, by: &By, subject: String, query: &Query, format: Format) -> Result<i64, Failure> {

@@ -368,7 +368,9 @@ mod tests {
 
     #[test]
     fn ticks_are_round_however_many_there_are() {
-        for (most, step) in [(1, 1), (4, 1), (5, 2), (9, 5), (61, 20), (212, 100), (1_000_000, 500_000), (i64::MAX, 5_000_000_000_000_000_000)] {
+        for (most, step) in
+            [(1, 1), (4, 1), (5, 2), (9, 5), (61, 20), (212, 100), (1_000_000, 500_000), (i64::MAX, 5_000_000_000_000_000_000)]
+        {
             assert_eq!(round_step(most), step, "{most}");
         }
         let chart = arrivals(&day(5, vec![Some(i64::MAX), Some(12_431)]));

@@ -308,7 +308,15 @@ mod tests {
 
     #[test]
     fn a_share_is_never_rounded_to_all_or_nothing() {
-        let cases = [(0, 0, "—"), (0, 9, "0%"), (1, 5_000, "under 0.1%"), (861, 5_000, "17.2%"), (1, 4, "25%"), (4_999, 5_000, "99.9%"), (9, 9, "100%")];
+        let cases = [
+            (0, 0, "—"),
+            (0, 9, "0%"),
+            (1, 5_000, "under 0.1%"),
+            (861, 5_000, "17.2%"),
+            (1, 4, "25%"),
+            (4_999, 5_000, "99.9%"),
+            (9, 9, "100%"),
+        ];
         for (part, whole, text) in cases {
             assert_eq!(percent(part, whole), text, "{part} of {whole}");
         }
