@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test; clippy.toml allows it in test functions, not in the bodies that run on both databases")]
 
 mod access;
+mod group;
 pub mod hostile;
 pub mod house;
 mod reading;
