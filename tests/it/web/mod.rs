@@ -4,6 +4,7 @@
 
 mod access;
 mod dlq;
+mod group;
 pub mod hostile;
 pub mod house;
 mod reading;
