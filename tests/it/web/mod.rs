@@ -5,4 +5,6 @@
 mod access;
 pub mod hostile;
 pub mod house;
+mod message;
 mod reading;
+mod reveal;
