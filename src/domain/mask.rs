@@ -72,6 +72,22 @@ impl MaskedValues {
     }
 }
 
+/// Whether a record's key, or what was made of it, must not be shown or found beside this value. A key that repeats a masked field gives it away, and
+/// where the fields cannot be looked up (no value, no JSON, too large) nobody knows what the key repeats.
+pub fn hides_key(value: Option<&[u8]>, mask: &[String], key: &[u8]) -> bool {
+    if mask.is_empty() || key.is_empty() {
+        return false;
+    }
+    match MaskedValues::of(value, mask) {
+        MaskedValues::Nothing => value.is_none_or(<[u8]>::is_empty),
+        MaskedValues::Anything => true,
+        known => {
+            let text = String::from_utf8_lossy(key);
+            known.hide(&text) != text
+        }
+    }
+}
+
 /// The scalars of a field, as its text and as it is written.
 fn gather(field: &[u8], into: &mut Vec<String>) {
     for token in Scanner::new(field).flatten() {
@@ -150,6 +166,25 @@ mod tests {
             assert_eq!(hidden(value, &mask, text), shown);
         }
         assert_eq!(hidden(value, &[], "ana@b.example"), "ana@b.example");
+    }
+
+    #[test]
+    fn a_key_that_repeats_a_masked_field_or_may_is_hidden() {
+        let value = r#"{"id":"p-1","email":"ana@b.example"}"#;
+        let mask = ["/email".to_owned()];
+        for (value, key, hidden) in [
+            (Some(value), "ana@b.example", true),
+            (Some(value), "eu:ana@b.example:7", true),
+            (Some(value), "p-1", false),
+            (Some(value), "", false),
+            (Some(r#"{"id":"p-1"}"#), "ana@b.example", false),
+            (Some("email=ana@b.example"), "p-1", true),
+            (Some(""), "p-1", true),
+            (None, "p-1", true),
+        ] {
+            assert_eq!(hides_key(value.map(str::as_bytes), &mask, key.as_bytes()), hidden, "{value:?} {key}");
+            assert!(!hides_key(value.map(str::as_bytes), &[], key.as_bytes()), "nothing is masked");
+        }
     }
 
     #[test]
