@@ -7,5 +7,7 @@ mod dlq;
 mod group;
 pub mod hostile;
 pub mod house;
+mod message;
 mod reading;
 mod settings;
+mod reveal;
