@@ -5,15 +5,19 @@ use std::sync::Arc;
 
 use axum::extract::FromRef;
 use metrics_exporter_prometheus::PrometheusHandle;
+use tokio_util::sync::CancellationToken;
 use tower_http::csrf::CsrfLayer;
 
+use super::pages::live::Live;
 use super::sign_in_limit::SignInLimit;
 use crate::domain::clock::Clock;
 use crate::domain::readiness::Checks;
 use crate::domain::settings::DlqSettings;
 use crate::services::access::Access;
 use crate::services::checkup::ClusterTests;
+use crate::services::groups::Groups;
 use crate::services::health::Health;
+use crate::services::heat::Heat;
 use crate::services::intake::ClusterStatus;
 use crate::services::messages::Messages;
 use crate::store::Store;
@@ -95,6 +99,7 @@ pub struct AppState {
     pub clock: Clock,
     pub access: Access,
     pub health: Health,
+    pub heat: Heat,
     pub messages: Messages,
     /// One for each configured cluster whose intake runs in this process.
     pub clusters: Arc<[ClusterStatus]>,
@@ -102,6 +107,7 @@ pub struct AppState {
     pub cluster_tests: ClusterTests,
     pub metrics: Option<PrometheusHandle>,
     pub options: Arc<WebOptions>,
+    pub live: Live,
     pub(super) csrf: CsrfLayer,
     pub(super) sign_ins: Arc<SignInLimit>,
 }
@@ -123,6 +129,7 @@ impl AppState {
             dlqs: Arc::clone(&dlqs),
             sample_interval_ms: Arc::new(options.sample_interval_ms.clone()),
         };
+        let heat = Heat { store: store.clone(), dlqs: Arc::clone(&dlqs) };
         let messages = Messages { store: store.clone(), dlqs };
         let cluster_tests = ClusterTests::new(Vec::new(), Vec::new(), clock.clone());
         let sign_ins = Arc::new(SignInLimit::new(options.sign_in_attempts_per_minute));
@@ -132,11 +139,13 @@ impl AppState {
             clock,
             access,
             health,
+            heat,
             messages,
             clusters: Arc::new([]),
             cluster_tests,
             metrics: None,
             options,
+            live: Live::default(),
             csrf,
             sign_ins,
         })
@@ -160,6 +169,12 @@ impl AppState {
         self
     }
 
+    /// Streams end when `stop` is cancelled: an orderly end waits for every answer that is under way.
+    pub fn with_stop(mut self, stop: CancellationToken) -> AppState {
+        self.live.stop = stop;
+        self
+    }
+
     /// Whether browsers reach us over TLS.
     pub(super) fn is_https(&self) -> bool {
         self.options.public_url.starts_with("https://")
@@ -175,5 +190,11 @@ impl FromRef<AppState> for Health {
 impl FromRef<AppState> for Messages {
     fn from_ref(state: &AppState) -> Messages {
         state.messages.clone()
+    }
+}
+
+impl FromRef<AppState> for Groups {
+    fn from_ref(state: &AppState) -> Groups {
+        Groups { store: state.store.clone(), clock: state.clock.clone(), dlqs: Arc::clone(&state.messages.dlqs) }
     }
 }

@@ -17,6 +17,8 @@ mod audit;
 mod connect;
 mod counters;
 mod dlqs;
+mod groups;
+mod heat;
 mod leases;
 mod lists;
 mod plans;
@@ -51,6 +53,7 @@ fn message(partition: i32, offset: i64) -> NewMessage {
         consumer_group: Some("wallet".into()),
         attempts: Some(3),
         lap: 1,
+        key_masked: false,
         business_key: Some(format!("pay-{offset}")),
         tenant: None,
         record_at_ms: Some(NOW + offset),

@@ -12,6 +12,7 @@ use axum::response::{IntoResponse, Redirect, Response};
 use axum_extra::extract::cookie::CookieJar;
 use serde::Deserialize;
 
+use super::flash::Flash;
 use super::{Look, Shell, checklist};
 use crate::api::Failure;
 use crate::api::query::Query;
@@ -139,7 +140,7 @@ pub async fn sign_out(
     if let Some(cookie) = session_value(&state, &headers) {
         state.access.sign_out(&cookie, id.as_deref()).await?;
     }
-    Ok((jar.remove(session_cookie(&state, String::new())), Redirect::to("/sign-in")).into_response())
+    Ok((jar.remove(session_cookie(&state, String::new())), Flash::SignedOut.then("/sign-in")).into_response())
 }
 
 /// `GET /setup?token=` for the first admin; `GET /setup` is the checklist of an admin who is signed in.
