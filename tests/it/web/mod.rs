@@ -5,4 +5,6 @@
 mod access;
 pub mod hostile;
 pub mod house;
+mod live;
 mod reading;
+mod shell;
