@@ -159,6 +159,6 @@ async fn nothing_on_a_page_is_inline_and_scripts_are_ours() {
     }
     let config = attributes(&page, "meta[name=htmx-config]", "content").concat();
     let config: serde_json::Value = serde_json::from_str(&config).expect("JSON, or htmx would fall back to its defaults");
-    assert_eq!((&config["allowEval"], &config["includeIndicatorCSS"]), (&false.into(), &false.into()));
+    assert_eq!((&config["allowEval"], &config["includeIndicatorStyles"]), (&false.into(), &false.into()));
     assert_eq!(attributes(&page, "[style], [onclick]", "class"), Vec::<String>::new());
 }
