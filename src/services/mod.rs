@@ -4,7 +4,10 @@
 
 pub mod access;
 pub mod checkup;
+pub mod export;
+pub mod groups;
 pub mod health;
+pub mod heat;
 pub mod intake;
 pub mod messages;
 pub mod sampling;
