@@ -3,6 +3,8 @@
 #![allow(clippy::unwrap_used, reason = "a test; clippy.toml allows it in test functions, not in the bodies that run on both databases")]
 
 mod access;
+mod export;
 pub mod hostile;
 pub mod house;
+mod lists;
 mod reading;
