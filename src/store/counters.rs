@@ -117,10 +117,10 @@ pub(super) const ARRIVALS_OF_EACH: &str =
 /// believed: a header in seconds, or of zero, drives no age.
 pub(super) const OLDEST_OPEN: &str = "SELECT dlq_id, MIN(oldest), MIN(event) FROM (
         SELECT d.id AS dlq_id,
-            (SELECT m.dead_lettered_at_ms FROM messages m WHERE m.dlq_id = d.id AND m.state = s.state ORDER BY m.dead_lettered_at_ms LIMIT 1) AS oldest,
-            (SELECT m.origin_at_ms FROM messages m WHERE m.dlq_id = d.id AND m.state = s.state AND m.origin_at_ms >= $5
+            (SELECT m.dead_lettered_at_ms FROM messages m WHERE m.dlq_id = d.id AND m.state = o.state ORDER BY m.dead_lettered_at_ms LIMIT 1) AS oldest,
+            (SELECT m.origin_at_ms FROM messages m WHERE m.dlq_id = d.id AND m.state = o.state AND m.origin_at_ms >= $5
              ORDER BY m.origin_at_ms LIMIT 1) AS event
-        FROM dlqs d CROSS JOIN (SELECT $1 AS state UNION ALL SELECT $2 UNION ALL SELECT $3 UNION ALL SELECT $4) s) by_state
+        FROM dlqs d CROSS JOIN (SELECT $1 AS state UNION ALL SELECT $2 UNION ALL SELECT $3 UNION ALL SELECT $4) o) by_state
      WHERE oldest IS NOT NULL GROUP BY dlq_id ORDER BY dlq_id";
 
 /// What is counted (`counted`) against what is there (`actual`), by counter, where they differ. One statement, one snapshot.
