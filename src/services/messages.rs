@@ -133,7 +133,9 @@ fn hide_beside(masked: &MaskedValues, row: &mut MessageRow, body: &mut Body, rea
     let known = matches!(masked, MaskedValues::Known(_));
     let quotes = |field: &FieldReading| known || matches!(field.meaning, "exception message" | "stack trace");
     for (index, header) in body.headers.iter_mut().enumerate() {
-        if (known || fields.iter().any(|field| field.header == Some(index) && quotes(field)))
+        let mut readings = fields.iter().filter(|field| field.header == Some(index)).peekable();
+        // What nobody reads may quote anything.
+        if (known || readings.peek().is_none() || readings.any(quotes))
             && let Some(value) = &mut header.value
             && let Ok(text) = std::str::from_utf8(value)
         {
