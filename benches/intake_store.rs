@@ -113,6 +113,7 @@ fn message(id: PartitionId, offset: i64) -> NewMessage {
         consumer_group: Some("wallet".into()),
         attempts: Some(3),
         lap: 1,
+        key_masked: false,
         business_key: Some(format!("pay-{:016x}", offset.wrapping_mul(-7_046_029_254_386_353_131))),
         tenant: None,
         record_at_ms: Some(NOW + offset),

@@ -45,3 +45,10 @@ CREATE TABLE group_notes (
     note     TEXT NOT NULL
 );
 CREATE INDEX group_notes_group ON group_notes (group_id, id);
+
+-- Arrivals by the half hour, kept since this version beside those by the minute.
+INSERT INTO counters (dlq_id, kind, ref, amount)
+SELECT dlq_id, 'arrivals_30m', ref - ref % 1800000, CAST(SUM(amount) AS BIGINT) FROM (
+    SELECT dlq_id, ref, amount FROM counters WHERE kind = 'arrivals'
+    UNION ALL SELECT dlq_id, ref, amount FROM counter_deltas WHERE kind = 'arrivals') counted
+GROUP BY dlq_id, ref - ref % 1800000;

@@ -21,6 +21,7 @@ pub struct DlqItem {
     pub incarnation: i32,
     pub status: &'static str,
     pub depth: i64,
+    pub depth_change_1h: Option<i64>,
     pub uncollected: Option<i64>,
     pub oldest_age_s: Option<i64>,
     pub event_age_s: Option<i64>,
@@ -67,6 +68,7 @@ impl From<&DlqHealth> for DlqItem {
             incarnation: row.dlq.incarnation,
             status: row.status.as_str(),
             depth: row.depth,
+            depth_change_1h: row.depth_change_1h,
             uncollected: row.uncollected,
             oldest_age_s: row.oldest_age_ms.map(|ms| ms / 1_000),
             event_age_s: row.event_age_ms.map(|ms| ms / 1_000),
@@ -194,11 +196,11 @@ impl From<&PartitionView> for PartitionItem {
     }
 }
 
-impl From<&DlqDetail> for DlqDetailItem {
-    fn from(detail: &DlqDetail) -> DlqDetailItem {
+impl DlqDetailItem {
+    fn of(detail: &DlqDetail, now_ms: i64) -> DlqDetailItem {
         DlqDetailItem {
             dlq: DlqItem::from(&detail.health),
-            groups: detail.groups.iter().take(GROUPS_SHOWN).map(GroupItem::from).collect(),
+            groups: detail.groups.iter().take(GROUPS_SHOWN).map(|group| GroupItem::of(group, now_ms)).collect(),
             checks: Checks::default(),
             partitions: detail.partitions.iter().map(PartitionItem::from).collect(),
         }
@@ -216,7 +218,7 @@ pub async fn one(
         return Err(unknown_dlq(&cluster, &topic));
     }
     match health.one(&cluster, &topic).await? {
-        Some(detail) => Ok(Json(DlqDetailItem::from(&detail))),
+        Some(detail) => Ok(Json(DlqDetailItem::of(&detail, health.clock.now_ms()))),
         None => Err(unknown_dlq(&cluster, &topic)),
     }
 }

@@ -19,13 +19,20 @@ pub use failure::Failure;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Bytes(pub Vec<u8>);
 
+impl Bytes {
+    /// In base64, with padding.
+    pub fn base64(&self) -> String {
+        use base64::Engine as _;
+        base64::engine::general_purpose::STANDARD.encode(&self.0)
+    }
+}
+
 impl Serialize for Bytes {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        use base64::Engine as _;
         let mut map = serializer.serialize_map(Some(1))?;
         match std::str::from_utf8(&self.0) {
             Ok(text) => map.serialize_entry("utf8", text)?,
-            Err(_) => map.serialize_entry("base64", &base64::engine::general_purpose::STANDARD.encode(&self.0))?,
+            Err(_) => map.serialize_entry("base64", &self.base64())?,
         }
         map.end()
     }

@@ -7,7 +7,8 @@ use super::Failure;
 use crate::store::messages::MessageFilter;
 
 /// The parameters that say which messages.
-pub const MESSAGE_FILTER: [&str; 10] = ["cluster", "topic", "state", "class", "group", "partition", "key", "q", "from_ms", "to_ms"];
+pub const MESSAGE_FILTER: [&str; 13] =
+    ["cluster", "topic", "owner", "state", "class", "group", "partition", "key", "q", "from", "to", "from_ms", "to_ms"];
 
 /// How many items a page has when nobody says.
 pub const DEFAULT_LIMIT: i64 = 50;
@@ -88,6 +89,26 @@ impl Query {
         }
     }
 
+    /// An instant, ms, and which of the two parameters gave it: `name` as a form's date and time field has it, in UTC, or in ms; `name_ms` in ms.
+    ///
+    /// # Errors
+    /// 400 naming the parameter and the forms it takes.
+    fn instant<'n>(&self, name: &'n str, name_ms: &'n str) -> Result<(&'n str, Option<i64>), Failure> {
+        let ms = self.integer(name_ms, 0, i64::MAX)?;
+        let Some(text) = self.text(name)? else {
+            return Ok((name_ms, ms));
+        };
+        if ms.is_some() {
+            return Err(Failure::bad_request(format!("The parameters {name} and {name_ms} say the same thing: give one of them.")));
+        }
+        match date_and_time(text).or_else(|| text.parse().ok()).filter(|ms| *ms >= 0) {
+            Some(ms) => Ok((name, Some(ms))),
+            None => Err(Failure::bad_request(format!(
+                "The parameter {name} must be a date and time in UTC, as in 2026-11-30T14:02, or milliseconds since 1970, not {text:?}."
+            ))),
+        }
+    }
+
     /// `limit`, or `default`.
     ///
     /// # Errors
@@ -101,15 +122,19 @@ impl Query {
     /// # Errors
     /// 400 naming the parameter and what it takes.
     pub fn message_filter(&self) -> Result<MessageFilter, Failure> {
-        let (from_ms, to_ms) = (self.integer("from_ms", 0, i64::MAX)?, self.integer("to_ms", 0, i64::MAX)?);
-        if let (Some(from), Some(to)) = (from_ms, to_ms)
-            && from > to
-        {
-            return Err(Failure::bad_request(format!("The parameter from_ms ({from}) lies after to_ms ({to}): swap them.")));
+        let ((from, from_ms), (to, to_ms)) = (self.instant("from", "from_ms")?, self.instant("to", "to_ms")?);
+        if from_ms.is_some() && to_ms.is_some() && from_ms > to_ms {
+            let shown = |name: &str| String::from_utf8_lossy(self.bytes(name).unwrap_or_default()).into_owned();
+            return Err(Failure::bad_request(format!(
+                "The parameter {from} ({}) lies after {to} ({}): swap them.",
+                shown(from),
+                shown(to)
+            )));
         }
         Ok(MessageFilter {
             cluster: self.text("cluster")?.map(str::to_owned),
             topic: self.text("topic")?.map(str::to_owned),
+            owner: self.text("owner")?.map(str::to_owned),
             state: self.word("state")?,
             class: self.word("class")?,
             group_id: self.integer("group", 1, i64::MAX)?,
@@ -134,11 +159,33 @@ impl Query {
         pieces.join("&")
     }
 
+    /// The query string again with `pairs` in front and the parameters of `without` left out.
+    pub fn rewritten(&self, without: &[&str], pairs: &[(&str, &str)]) -> String {
+        let kept =
+            self.pairs.iter().filter(|(name, _)| !without.contains(&name.as_str())).map(|(name, bytes)| (name.as_str(), bytes.as_slice()));
+        let pairs = pairs.iter().map(|(name, value)| (*name, value.as_bytes()));
+        let pieces: Vec<String> = pairs.chain(kept).map(|(name, value)| format!("{name}={}", encode(value))).collect();
+        pieces.join("&")
+    }
+
+    /// The parameters that are given, in their order, with their exact bytes.
+    pub fn pairs(&self) -> impl Iterator<Item = (&str, &[u8])> {
+        self.pairs.iter().map(|(name, value)| (name.as_str(), value.as_slice()))
+    }
+
     /// As [`Query::with`], but with a `?` in front where there is anything.
     pub fn link(&self, name: &str, value: Option<&str>) -> String {
         let query = self.with(name, value);
         if query.is_empty() { query } else { format!("?{query}") }
     }
+}
+
+/// A date and time as HTML's `datetime-local` field writes it, taken as UTC, in ms.
+fn date_and_time(text: &str) -> Option<i64> {
+    let text = text.strip_suffix('Z').unwrap_or(text).replacen(' ', "T", 1);
+    let forms = ["%Y-%m-%dT%H:%M", "%Y-%m-%dT%H:%M:%S", "%Y-%m-%dT%H:%M:%S%.f"];
+    let parsed = forms.iter().find_map(|form| chrono::NaiveDateTime::parse_from_str(&text, form).ok())?;
+    Some(parsed.and_utc().timestamp_millis())
 }
 
 /// An id in a path: a positive whole number. Anything else is an id that nothing has.
@@ -211,6 +258,10 @@ mod tests {
             ("partition=-1", "partition must be a whole number from 0 to 2147483647, not \"-1\""),
             ("group=x", "group must be a whole number"),
             ("from_ms=9&to_ms=3", "from_ms (9) lies after to_ms (3)"),
+            ("from=2026-11-30T14:02&to_ms=3", "from (2026-11-30T14:02) lies after to_ms (3)"),
+            ("from=5&from_ms=5", "from and from_ms say the same thing"),
+            ("to=yesterday", "to must be a date and time in UTC, as in 2026-11-30T14:02, or milliseconds since 1970, not \"yesterday\""),
+            ("to=2026-11-31T10:00", "to must be a date and time in UTC"),
             ("q=%ff", "q must be UTF-8 text without NUL"),
             ("q=%00", "q must be UTF-8 text without NUL"),
         ] {
@@ -218,6 +269,22 @@ mod tests {
             assert_eq!(failure.status.as_u16(), 400);
             assert!(failure.detail.contains(word), "{raw}: {}", failure.detail);
         }
+    }
+
+    #[test]
+    fn an_instant_is_a_date_and_time_in_utc_or_milliseconds() {
+        let from = |raw: &str| parse(raw).and_then(|query| query.message_filter()).unwrap().from_ms;
+        for raw in [
+            "from=2026-11-30T14:02",
+            "from=2026-11-30T14%3A02%3A00Z",
+            "from=2026-11-30+14:02",
+            "from=1796047320000",
+            "from_ms=1796047320000",
+        ] {
+            assert_eq!(from(raw), Some(1_796_047_320_000), "{raw}");
+        }
+        assert_eq!(from("from=2026-11-30T14:02:11.5"), Some(1_796_047_331_500));
+        assert_eq!(from("from="), None);
     }
 
     #[test]

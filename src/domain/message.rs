@@ -7,7 +7,7 @@ use sha2::{Digest as _, Sha256};
 use super::classify::{ClassRule, FailureClass, classify};
 use super::dialect::{DeadLetteredAt, Origin, Reading, read};
 use super::fingerprint::{Ingredients, fingerprint, normalise};
-use super::mask::MaskedValues;
+use super::mask::{MASK, MaskedValues, hides_key};
 use super::record::{Record, display_text_within, pack_headers};
 use super::settings::DlqSettings;
 use super::stacktrace::{root_cause, top_frame};
@@ -98,7 +98,9 @@ pub struct NewMessage {
     pub attempts: Option<i64>,
     /// 1 for a first failure; one more for each time it was replayed and came back.
     pub lap: i32,
-    /// For display and search: NUL shown as U+2400, cut to [`KEY_LIMIT`]. Ledgers are asked with the exact text.
+    /// The record's key repeats a masked field, or may: it is kept, but neither shown nor found ([`hides_key`]).
+    pub key_masked: bool,
+    /// For display and search: NUL shown as U+2400, cut to [`KEY_LIMIT`], [`MASK`] where [`hides_key`] says so. Ledgers are asked with the exact text.
     pub business_key: Option<String>,
     /// As `business_key`.
     pub tenant: Option<String>,
@@ -141,8 +143,10 @@ pub fn quarantine(record: Record, settings: &DlqSettings, rules: &[ClassRule], n
     }
     let group = group(&record, settings, &reading, class);
     let (dead_lettered_at_ms, timestamp_suspect) = dead_lettered_at(reading.dead_lettered_at, record.timestamp_ms, now_ms);
+    let hidden = |key: &[u8]| hides_key(record.value.as_deref(), &settings.mask, key);
     let key = |template: &Option<super::template::KeyTemplate>| {
-        template.as_ref().and_then(|template| template.render(&record)).map(|key| display_text_within(key.as_bytes(), KEY_LIMIT))
+        let key = template.as_ref().and_then(|template| template.render(&record))?;
+        Some(if hidden(key.as_bytes()) { MASK.to_owned() } else { display_text_within(key.as_bytes(), KEY_LIMIT) })
     };
     NewMessage {
         body_hash: body_hash(&record),
@@ -156,6 +160,7 @@ pub fn quarantine(record: Record, settings: &DlqSettings, rules: &[ClassRule], n
         consumer_group: reading.consumer_group,
         attempts: reading.attempts,
         lap: lap(&record),
+        key_masked: record.key.as_deref().is_some_and(hidden),
         business_key: key(&settings.business_key),
         tenant: key(&settings.tenant),
         record_at_ms: record.timestamp_ms,
@@ -318,6 +323,23 @@ mod tests {
         assert_eq!(message.exception_message.as_deref(), Some("no account ••• here"));
         assert_eq!(message.group.normalised_text, "no account ••• here");
         assert_eq!(message.record, record, "the record itself stays exact");
+    }
+
+    #[test]
+    fn keys_that_repeat_a_masked_field_are_neither_shown_nor_found() {
+        let mut settings = settings();
+        settings.mask = vec!["/id".to_owned()];
+        settings.business_key = Some(KeyTemplate::parse("{header:customer}").unwrap());
+        settings.tenant = Some(KeyTemplate::parse("t-{key}").unwrap());
+        let mut record = record(&[("customer", b"SECRET-77")], None);
+        record.key = Some(b"SECRET-77".to_vec());
+        record.value = Some(b"{\"id\":\"SECRET-77\"}".to_vec());
+        let message = quarantine(record.clone(), &settings, &[], NOW);
+        assert_eq!((message.key_masked, message.business_key.as_deref(), message.tenant.as_deref()), (true, Some(MASK), Some(MASK)));
+        assert_eq!(message.record, record, "the record itself stays exact");
+        record.value = Some(b"{\"id\":\"another\"}".to_vec());
+        let message = quarantine(record, &settings, &[], NOW);
+        assert_eq!((message.key_masked, message.business_key.as_deref()), (false, Some("SECRET-77")));
     }
 
     #[test]

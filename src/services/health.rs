@@ -50,6 +50,8 @@ pub struct DlqHealth {
     pub because: Option<Because>,
     /// Messages not yet replayed or archived: exact and known even while the cluster is not, for it counts what is stored.
     pub depth: i64,
+    /// How much the depth changed in the last hour; None without a sample from then.
+    pub depth_change_1h: Option<i64>,
     pub follow_up_open: i64,
     /// In the topic, not yet taken in; an estimate.
     pub uncollected: Option<i64>,
@@ -153,6 +155,8 @@ struct Reads {
     recent: HashMap<i64, Vec<(i64, i64)>>,
     buckets: HashMap<i64, Vec<(i64, i64)>>,
     buckets_from_ms: i64,
+    /// Depth an hour ago.
+    depths_then: HashMap<i64, i64>,
 }
 
 impl Health {
@@ -227,23 +231,17 @@ impl Health {
     async fn read(&self, only: Option<i64>) -> Result<Reads, StoreError> {
         let now_ms = self.clock.now_ms();
         let buckets_from_ms = (now_ms.div_euclid(BUCKET_MS) - (BUCKETS - 1)) * BUCKET_MS;
-        let mut recent: HashMap<i64, Vec<(i64, i64)>> = HashMap::new();
-        for (dlq, start, count) in self.store.arrivals(only, health::arrivals_from_ms(now_ms), now_ms + 1, MINUTE_MS).await? {
-            recent.entry(dlq).or_default().push((start, count));
-        }
-        let mut buckets: HashMap<i64, Vec<(i64, i64)>> = HashMap::new();
-        for (dlq, start, count) in self.store.arrivals(only, buckets_from_ms, buckets_from_ms + BUCKETS * BUCKET_MS, BUCKET_MS).await? {
-            buckets.entry(dlq).or_default().push((start, count));
-        }
+        let hour_ago = now_ms - 60 * MINUTE_MS;
         let samples = self.store.latest_samples().await?;
         Ok(Reads {
             now_ms,
             counts: self.store.dlq_counts().await?,
             oldest: self.store.oldest_open().await?.into_iter().map(|(dlq, dead, event)| (dlq, (dead, event))).collect(),
             samples: samples.into_iter().map(|pair| (pair.0.dlq_id, pair)).collect(),
-            recent,
-            buckets,
+            recent: self.store.arrivals_by_minute(only, health::arrivals_from_ms(now_ms), now_ms + 1).await?,
+            buckets: self.store.arrivals_by_half_hour(only, buckets_from_ms).await?,
             buckets_from_ms,
+            depths_then: self.store.depths_at(hour_ago, hour_ago + 10 * MINUTE_MS).await?.into_iter().collect(),
         })
     }
 
@@ -260,11 +258,13 @@ impl Health {
         let recent = reads.recent.get(&dlq.id).into_iter().flatten().copied();
         let rate = health::arrivals_per_minute(recent, reads.now_ms);
         let settings = settings_for(&self.dlqs, &dlq.cluster, &dlq.topic);
+        let depth = counts.map_or(0, DlqCounts::depth);
         let mut row = DlqHealth {
             consumer_group: settings.and_then(|settings| settings.consumer_group.clone()),
             status: Status::NoData,
             because: None,
-            depth: counts.map_or(0, DlqCounts::depth),
+            depth,
+            depth_change_1h: reads.depths_then.get(&dlq.id).map(|then| depth - then),
             follow_up_open: counts.map_or(0, |counts| counts.follow_up_open),
             uncollected: fresh.and_then(|sample| sample.uncollected),
             oldest_age_ms: oldest.map(|(dead, _)| (reads.now_ms - dead).max(0)),

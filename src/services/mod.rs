@@ -4,6 +4,8 @@
 
 pub mod access;
 pub mod checkup;
+pub mod export;
+pub mod groups;
 pub mod health;
 pub mod heat;
 pub mod intake;

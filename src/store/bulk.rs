@@ -66,7 +66,7 @@ fn message_columns(row: &NewRow<'_>, sink: &mut impl Sink) -> Result<(), StoreEr
     sink.long(origin.and_then(|origin| origin.timestamp_ms))?;
     sink.long(origin.and_then(|origin| origin.offset))?;
     sink.long(message.attempts)?;
-    sink.long(record.key.as_deref().map(short_hash))?;
+    sink.long(record.key.as_deref().filter(|_| !message.key_masked).map(short_hash))?;
     sink.long(message.business_key.as_deref().map(|key| short_hash(text(key).as_bytes())))?;
     sink.int(Some(row.partition.incarnation))?;
     sink.int(Some(row.partition.partition))?;

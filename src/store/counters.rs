@@ -1,6 +1,6 @@
 //! Exact counts without `COUNT(*)`: transactions append to `counter_deltas`, a folder sums them into `counters`, readers add both.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 use super::sql_pieces::{Dialect as _, rows};
 use super::{Store, StoreError};
@@ -44,6 +44,8 @@ const fn state_kind(state: MessageState) -> &'static str {
 }
 /// Arrivals by minute of dead-lettered time; `ref` is the minute's first ms.
 pub(super) const ARRIVALS: &str = "arrivals";
+/// The same by the half hour, for what looks at a day of many DLQs; `ref` is the half hour's first ms.
+const ARRIVALS_COARSE: &str = "arrivals_30m";
 /// Open messages of a group; `ref` is its id.
 pub(super) const GROUP_OPEN: &str = "group_open";
 /// All messages of a group, with the span of their dead-lettered times; `ref` is its id.
@@ -52,6 +54,7 @@ pub(super) const GROUP_TOTAL: &str = "group_total";
 const FOLLOW_UP: &str = "follow_up";
 
 const MINUTE_MS: i64 = 60_000;
+const HALF_HOUR_MS: i64 = 30 * MINUTE_MS;
 
 /// A change of one counter, as a transaction appends it.
 #[derive(Debug, PartialEq, Eq, serde::Serialize)]
@@ -77,6 +80,7 @@ pub(super) fn deltas_of_new(state: MessageState, messages: impl Iterator<Item = 
     for (dlq_id, group_id, at_ms) in messages {
         add(dlq_id, state_kind(state), 0, None);
         add(dlq_id, ARRIVALS, minute(at_ms), None);
+        add(dlq_id, ARRIVALS_COARSE, at_ms - at_ms.rem_euclid(HALF_HOUR_MS), None);
         add(dlq_id, GROUP_TOTAL, group_id, Some(at_ms));
         if state.is_open() {
             add(dlq_id, GROUP_OPEN, group_id, None);
@@ -101,6 +105,13 @@ const ARRIVALS_BY_BUCKET: &str = "SELECT dlq_id, ref - ref % $4 AS bucket, CAST(
         UNION ALL SELECT dlq_id, ref, amount FROM counter_deltas WHERE kind = $5 AND ref >= $2 AND ref < $3 AND ($1 = 0 OR dlq_id = $1)) counted
      GROUP BY dlq_id, ref - ref % $4 HAVING SUM(amount) <> 0 ORDER BY dlq_id, bucket";
 
+/// `$1` the DLQ or 0, `$2` the kind, `[$3, $4)`: one row for each DLQ and one for each delta that is not folded in yet, all of one snapshot.
+/// A row for each counter would cost more to carry than to read.
+const ARRIVALS_OF_EACH: &str = "SELECT d.id, (SELECT STRING_AGG(CAST(c.ref AS TEXT) || ' ' || CAST(c.amount AS TEXT), ',') FROM counters c
+        WHERE c.dlq_id = d.id AND c.kind = $2 AND c.ref >= $3 AND c.ref < $4) FROM dlqs d WHERE $1 = 0 OR d.id = $1
+     UNION ALL SELECT dlq_id, CAST(ref AS TEXT) || ' ' || CAST(amount AS TEXT) FROM counter_deltas
+        WHERE kind = $2 AND ref >= $3 AND ref < $4 AND ($1 = 0 OR dlq_id = $1)";
+
 /// Each MIN is the first entry of an index: `messages_time`, `messages_event`. `$1..$4` the open states; `$5` the earliest event that is
 /// believed: a header in seconds, or of zero, drives no age.
 const OLDEST_OPEN: &str = "SELECT dlq_id, MIN(oldest), MIN(event) FROM (
@@ -112,15 +123,17 @@ const OLDEST_OPEN: &str = "SELECT dlq_id, MIN(oldest), MIN(event) FROM (
      WHERE oldest IS NOT NULL GROUP BY dlq_id ORDER BY dlq_id";
 
 /// What is counted (`counted`) against what is there (`actual`), by counter, where they differ. One statement, one snapshot.
-/// `$1` the DLQ, `$2..$5` the kinds `arrivals`, `group_total`, `group_open`, `follow_up`, `$6` and `$7` the states that are not open.
+/// `$1` the DLQ, `$2..$6` the kinds `arrivals`, `group_total`, `group_open`, `follow_up`, `arrivals_30m`, `$7` and `$8` the states that are not open.
 const DRIFT: &str = "SELECT kind, ref, CAST(SUM(counted) AS BIGINT), CAST(SUM(actual) AS BIGINT) FROM (
         SELECT kind, ref, amount AS counted, 0 AS actual FROM counters WHERE dlq_id = $1
         UNION ALL SELECT kind, ref, amount, 0 FROM counter_deltas WHERE dlq_id = $1
         UNION ALL SELECT 'state/' || state, 0, 0, COUNT(*) FROM messages WHERE dlq_id = $1 GROUP BY state
         UNION ALL SELECT $2, minute, 0, COUNT(*) FROM (
             SELECT dead_lettered_at_ms - (dead_lettered_at_ms % 60000 + 60000) % 60000 AS minute FROM messages WHERE dlq_id = $1) minutes GROUP BY minute
+        UNION ALL SELECT $6, half_hour, 0, COUNT(*) FROM (
+            SELECT dead_lettered_at_ms - (dead_lettered_at_ms % 1800000 + 1800000) % 1800000 AS half_hour FROM messages WHERE dlq_id = $1) halves GROUP BY half_hour
         UNION ALL SELECT $3, group_id, 0, COUNT(*) FROM messages WHERE dlq_id = $1 GROUP BY group_id
-        UNION ALL SELECT $4, group_id, 0, COUNT(*) FROM messages WHERE dlq_id = $1 AND state NOT IN ($6, $7) GROUP BY group_id
+        UNION ALL SELECT $4, group_id, 0, COUNT(*) FROM messages WHERE dlq_id = $1 AND state NOT IN ($7, $8) GROUP BY group_id
         UNION ALL SELECT $5, 0, 0, COUNT(*) FROM messages WHERE dlq_id = $1 AND follow_up = 'open') compared
      GROUP BY kind, ref HAVING SUM(counted) <> SUM(actual) ORDER BY kind, ref";
 
@@ -164,6 +177,47 @@ impl Store {
         })
     }
 
+    /// Arrivals of the last days by half hour, of every DLQ or of one, from the half hour of `from_ms` on: by DLQ id, (start of the half hour, count).
+    /// Half hours without arrivals are absent.
+    pub async fn arrivals_by_half_hour(&self, dlq_id: Option<i64>, from_ms: i64) -> Result<HashMap<i64, Vec<(i64, i64)>>, StoreError> {
+        self.arrivals_of_each(dlq_id, ARRIVALS_COARSE, from_ms - from_ms.rem_euclid(HALF_HOUR_MS), i64::MAX).await
+    }
+
+    /// Arrivals by minute with dead-lettered time in `[from, to)`, of every DLQ or of one; as [`Store::arrivals_by_half_hour`]. For some minutes: a
+    /// day of many DLQs is long.
+    pub async fn arrivals_by_minute(
+        &self,
+        dlq_id: Option<i64>,
+        from_ms: i64,
+        to_ms: i64,
+    ) -> Result<HashMap<i64, Vec<(i64, i64)>>, StoreError> {
+        self.arrivals_of_each(dlq_id, ARRIVALS, minute(from_ms), to_ms).await
+    }
+
+    async fn arrivals_of_each(
+        &self,
+        dlq_id: Option<i64>,
+        kind: &str,
+        from_ms: i64,
+        to_ms: i64,
+    ) -> Result<HashMap<i64, Vec<(i64, i64)>>, StoreError> {
+        let rows: Vec<(i64, Option<String>)> = read!(self, |pool| {
+            let query = sqlx::query_as::<Db, (i64, Option<String>)>(ARRIVALS_OF_EACH).bind(dlq_id.unwrap_or(0)).bind(kind);
+            query.bind(from_ms).bind(to_ms).fetch_all(pool).await?
+        })?;
+        let mut arrivals: HashMap<i64, BTreeMap<i64, i64>> = HashMap::new();
+        for (dlq_id, counters) in rows.iter().filter_map(|(dlq_id, counters)| Some((*dlq_id, counters.as_deref()?))) {
+            let of_dlq = arrivals.entry(dlq_id).or_default();
+            for counter in counters.split(',') {
+                let pair = counter.split_once(' ').and_then(|(start, count)| Some((start.parse().ok()?, count.parse::<i64>().ok()?)));
+                let (start, count) = pair.ok_or_else(|| StoreError::unreadable("counter", counter))?;
+                *of_dlq.entry(start).or_default() += count;
+            }
+        }
+        let listed = |(dlq_id, counts): (i64, BTreeMap<i64, i64>)| (dlq_id, counts.into_iter().filter(|(_, count)| *count != 0).collect());
+        Ok(arrivals.into_iter().map(listed).collect())
+    }
+
     /// Oldest open message of each DLQ: (dlq id, min dead_lettered_at_ms, min origin_at_ms of the open ones where known and believable).
     pub async fn oldest_open(&self) -> Result<Vec<(i64, i64, Option<i64>)>, StoreError> {
         read!(self, |pool| {
@@ -193,7 +247,7 @@ impl Store {
     pub async fn check_counters(&self, dlq_id: i64) -> Result<Vec<CounterDrift>, StoreError> {
         let rows: Vec<(String, i64, i64, i64)> = read!(self, |pool| {
             let mut query = sqlx::query_as::<Db, (String, i64, i64, i64)>(DRIFT).bind(dlq_id);
-            for word in [ARRIVALS, GROUP_TOTAL, GROUP_OPEN, FOLLOW_UP] {
+            for word in [ARRIVALS, GROUP_TOTAL, GROUP_OPEN, FOLLOW_UP, ARRIVALS_COARSE] {
                 query = query.bind(word);
             }
             for state in MessageState::ALL.into_iter().filter(|state| !state.is_open()) {
@@ -226,8 +280,10 @@ mod tests {
         assert_eq!(amount("state/quarantined", 0), Some((3, None, None)));
         assert_eq!(amount(ARRIVALS, 60_000), Some((2, None, None)));
         assert_eq!(amount(ARRIVALS, -60_000), Some((1, None, None)));
+        assert_eq!(amount(ARRIVALS_COARSE, 0), Some((2, None, None)));
+        assert_eq!(amount(ARRIVALS_COARSE, -HALF_HOUR_MS), Some((1, None, None)));
         assert_eq!(amount(GROUP_TOTAL, 7), Some((2, Some(60_000), Some(119_999))));
         assert_eq!(amount(GROUP_OPEN, 8), Some((1, None, None)));
-        assert_eq!(deltas.len(), 7);
+        assert_eq!(deltas.len(), 9);
     }
 }

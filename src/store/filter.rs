@@ -387,15 +387,17 @@ impl Store {
 
     /// None: no message can match.
     async fn scope(&self, filter: &MessageFilter) -> Result<Option<Scope>, StoreError> {
-        const ALL: &str = "SELECT id FROM dlqs WHERE ($1 IS NULL OR cluster = $1) AND ($2 IS NULL OR topic = $2)";
+        const ALL: &str =
+            "SELECT id FROM dlqs WHERE ($1 IS NULL OR cluster = $1) AND ($2 IS NULL OR topic = $2) AND ($3 IS NULL OR owner = $3)";
         // A partition that holds nothing would be searched for in the whole DLQ.
         const WITH_PARTITION: &str = "SELECT d.id FROM dlqs d WHERE ($1 IS NULL OR d.cluster = $1) AND ($2 IS NULL OR d.topic = $2)
-             AND EXISTS (SELECT 1 FROM incarnations i JOIN messages m ON m.dlq_id = i.dlq_id AND m.incarnation = i.incarnation AND m.partition = $3
+             AND ($3 IS NULL OR d.owner = $3) AND EXISTS (SELECT 1 FROM incarnations i JOIN messages m ON m.dlq_id = i.dlq_id AND m.incarnation = i.incarnation AND m.partition = $4
                  WHERE i.dlq_id = d.id)";
-        let narrowed = filter.cluster.is_some() || filter.topic.is_some() || filter.partition.is_some();
+        let narrowed = filter.cluster.is_some() || filter.topic.is_some() || filter.owner.is_some() || filter.partition.is_some();
         let dlqs: Vec<i64> = read!(self, |pool| {
             let query = sqlx::query_scalar::<Db, i64>(if filter.partition.is_some() { WITH_PARTITION } else { ALL });
             let query = query.bind(filter.cluster.as_deref().map(text)).bind(filter.topic.as_deref().map(text));
+            let query = query.bind(filter.owner.as_deref().map(text));
             match filter.partition {
                 Some(partition) => query.bind(partition),
                 None => query,

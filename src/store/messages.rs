@@ -4,6 +4,7 @@ use super::positions::PartitionId;
 use super::sql_pieces::text;
 use super::{Store, StoreError};
 use crate::domain::classify::FailureClass;
+use crate::domain::mask::MASK;
 use crate::domain::message::{MessageState, NewMessage};
 use crate::domain::record::{Header, unpack_headers};
 
@@ -63,7 +64,7 @@ pub struct MessageRow {
     pub dead_lettered_at_ms: i64,
     pub timestamp_suspect: bool,
     pub first_seen_at_ms: i64,
-    /// The record key's bytes; None is a null key.
+    /// The record key's bytes; None is a null key, [`MASK`] one that must not be shown.
     pub key: Option<Vec<u8>>,
     /// Bytes of key, value and headers.
     pub size: i64,
@@ -82,6 +83,8 @@ pub struct Body {
 pub struct MessageFilter {
     pub cluster: Option<String>,
     pub topic: Option<String>,
+    /// Of the DLQ.
+    pub owner: Option<String>,
     pub state: Option<MessageState>,
     pub class: Option<FailureClass>,
     pub group_id: Option<i64>,
@@ -109,7 +112,7 @@ macro_rules! message_row {
         "m.id, m.dlq_id, d.cluster, d.topic, m.incarnation, m.partition, m.record_offset, m.state, m.resolution, m.outcome, m.reason, m.dialect, m.class, \
          m.class_reason, m.group_id, m.exception_class, m.exception_message, m.origin_topic, m.origin_partition, m.origin_offset, m.origin_at_ms, \
          m.consumer_group, m.attempts, m.lap, m.business_key, m.tenant, m.record_at_ms, m.dead_lettered_at_ms, m.timestamp_suspect, m.first_seen_at_ms, \
-         m.record_key, m.size"
+         m.record_key, m.record_key IS NOT NULL AND m.key_hash IS NULL AS key_masked, m.size"
     };
 }
 pub(super) use message_row;
@@ -148,6 +151,8 @@ pub(super) struct RawMessage {
     timestamp_suspect: bool,
     first_seen_at_ms: i64,
     record_key: Option<Vec<u8>>,
+    /// Only a key that may be found has a hash.
+    key_masked: bool,
     size: i64,
 }
 
@@ -193,7 +198,7 @@ impl TryFrom<RawMessage> for MessageRow {
             dead_lettered_at_ms: raw.dead_lettered_at_ms,
             timestamp_suspect: raw.timestamp_suspect,
             first_seen_at_ms: raw.first_seen_at_ms,
-            key: raw.record_key,
+            key: if raw.key_masked { Some(MASK.into()) } else { raw.record_key },
             size: raw.size,
         })
     }
@@ -229,6 +234,30 @@ impl Store {
             let query = sqlx::query_as::<Db, RawMessage>(SQL).bind(text(cluster)).bind(text(topic)).bind(partition).bind(offset);
             let raw = query.bind(incarnation.unwrap_or(0)).fetch_optional(pool).await?;
             raw.map(MessageRow::try_from).transpose()?
+        })
+    }
+
+    /// All messages of these coordinates, newest incarnation first: one for each life of each topic of that name, and for each time the
+    /// log was truncated and written again. At most `limit`.
+    pub async fn messages_at(
+        &self,
+        cluster: Option<&str>,
+        topic: &str,
+        partition: i32,
+        offset: i64,
+        limit: i64,
+    ) -> Result<Vec<MessageRow>, StoreError> {
+        const SQL: &str = concat!(
+            "SELECT ",
+            message_row!(),
+            " FROM dlqs d JOIN incarnations i ON i.dlq_id = d.id
+              JOIN messages m ON m.dlq_id = d.id AND m.incarnation = i.incarnation AND m.partition = $3 AND m.record_offset = $4
+              WHERE ($1 IS NULL OR d.cluster = $1) AND d.topic = $2 ORDER BY m.incarnation DESC, m.rewrite DESC, d.cluster LIMIT $5"
+        );
+        read!(self, |pool| {
+            let query = sqlx::query_as::<Db, RawMessage>(SQL).bind(cluster.map(text)).bind(text(topic)).bind(partition).bind(offset);
+            let raw = query.bind(limit).fetch_all(pool).await?;
+            raw.into_iter().map(MessageRow::try_from).collect::<Result<Vec<_>, _>>()?
         })
     }
 

@@ -14,6 +14,7 @@ pub mod counters;
 pub mod dlqs;
 mod error;
 mod filter;
+pub mod group_status;
 pub mod groups;
 pub mod heat;
 pub mod leases;

@@ -106,6 +106,20 @@ macro_rules! sample_row {
     };
 }
 
+const NEWEST: &str = concat!(
+    "SELECT ",
+    sample_row!(),
+    " FROM dlqs d JOIN samples s ON s.dlq_id = d.id AND s.at_ms = (SELECT MAX(n.at_ms) FROM samples n WHERE n.dlq_id = d.id) ORDER BY d.id"
+);
+const SUCCEEDED: &str = concat!(
+    "SELECT ",
+    sample_row!(),
+    " FROM dlqs d JOIN samples s ON s.dlq_id = d.id AND s.at_ms = (SELECT MAX(n.at_ms) FROM samples n WHERE n.dlq_id = d.id AND n.error IS NULL)"
+);
+const DEPTHS_AT: &str =
+    "SELECT d.id, (SELECT s.depth FROM samples s WHERE s.dlq_id = d.id AND s.at_ms >= $1 AND s.at_ms < $2 AND s.depth IS NOT NULL
+        ORDER BY s.at_ms LIMIT 1) FROM dlqs d";
+
 impl Store {
     /// Appends samples and replaces the partition samples, in one transaction. A second sample of the same DLQ and instant replaces the first.
     /// False: the lease under which they were taken is another's by now, and nothing was written. None writes under no lease.
@@ -138,19 +152,12 @@ impl Store {
 
     /// The newest sample of each DLQ and the newest one that succeeded: (newest, newest successful).
     pub async fn latest_samples(&self) -> Result<Vec<(Sample, Option<Sample>)>, StoreError> {
-        const NEWEST: &str = concat!(
-            "SELECT ",
-            sample_row!(),
-            " FROM dlqs d JOIN samples s ON s.dlq_id = d.id AND s.at_ms = (SELECT MAX(n.at_ms) FROM samples n WHERE n.dlq_id = d.id) ORDER BY d.id"
-        );
-        const SUCCEEDED: &str = concat!(
-            "SELECT ",
-            sample_row!(),
-            " FROM dlqs d JOIN samples s ON s.dlq_id = d.id AND s.at_ms = (SELECT MAX(n.at_ms) FROM samples n WHERE n.dlq_id = d.id AND n.error IS NULL)"
-        );
         let (newest, succeeded) = read!(self, |pool| {
             let newest = sqlx::query_as::<Db, Sample>(NEWEST).fetch_all(pool).await?;
-            (newest, sqlx::query_as::<Db, Sample>(SUCCEEDED).fetch_all(pool).await?)
+            // Mostly all of them succeeded, and there is nothing more to ask.
+            let failed = newest.iter().any(|sample| sample.error.is_some());
+            let succeeded = if failed { sqlx::query_as::<Db, Sample>(SUCCEEDED).fetch_all(pool).await? } else { Vec::new() };
+            (newest, succeeded)
         })?;
         let mut succeeded: HashMap<i64, Sample> = succeeded.into_iter().map(|sample| (sample.dlq_id, sample)).collect();
         Ok(newest
@@ -167,6 +174,14 @@ impl Store {
         const SQL: &str =
             concat!("SELECT ", sample_row!(), " FROM samples s WHERE s.dlq_id = $1 AND s.at_ms >= $2 AND s.at_ms < $3 ORDER BY s.at_ms");
         read!(self, |pool| { sqlx::query_as::<Db, Sample>(SQL).bind(dlq_id).bind(from_ms).bind(to_ms).fetch_all(pool).await? })
+    }
+
+    /// The depth of each DLQ as the first sample in `[from, to)` that knew it said: (dlq id, depth). A DLQ without one is absent.
+    pub async fn depths_at(&self, from_ms: i64, to_ms: i64) -> Result<Vec<(i64, i64)>, StoreError> {
+        read!(self, |pool| {
+            let rows = sqlx::query_as::<Db, (i64, Option<i64>)>(DEPTHS_AT).bind(from_ms).bind(to_ms).fetch_all(pool).await?;
+            rows.into_iter().filter_map(|(dlq_id, depth)| Some((dlq_id, depth?))).collect()
+        })
     }
 
     /// How deep a DLQ was at the end of each bucket of `[from, to)` in which a look at it succeeded: (start of the bucket in ms, depth).

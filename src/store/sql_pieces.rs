@@ -70,6 +70,8 @@ pub(super) trait Dialect {
     /// What stands before a query to be told its plan, and the column that tells it.
     const EXPLAIN: &'static str;
     const EXPLAIN_COLUMN: &'static str;
+    /// The packed headers of the messages `$1` (a JSON list of ids) where they are at most `$2` bytes.
+    const HEADERS_OF: &'static str;
     /// The ids that the query `{inner}` gives for each row `s` of `{outer}`.
     const FOR_EACH: &'static str;
 }
@@ -233,6 +235,9 @@ dialects! {
     MESSAGES_BY: "messages m", "messages m INDEXED BY {index}";
     EXPLAIN: "EXPLAIN", "EXPLAIN QUERY PLAN";
     EXPLAIN_COLUMN: "QUERY PLAN", "detail";
+    HEADERS_OF:
+        "SELECT b.message_id, b.headers FROM json_array_elements_text($1::json) AS ids JOIN bodies b ON b.message_id = ids.value::BIGINT WHERE length(b.headers) <= $2",
+        "SELECT b.message_id, b.headers FROM json_each($1) AS ids JOIN bodies b ON b.message_id = ids.value WHERE length(b.headers) <= $2";
     FOR_EACH:
         "SELECT c.id FROM {outer} CROSS JOIN LATERAL ({inner}) c",
         "SELECT c.value AS id FROM {outer} CROSS JOIN json_each((SELECT json_group_array(i.id) FROM ({inner}) i)) c";

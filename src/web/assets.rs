@@ -19,14 +19,26 @@ struct Asset {
 
 const ASSETS: &[Asset] = &[
     Asset { name: "app.css", kind: "text/css; charset=utf-8", content: include_bytes!("../../static/app.css") },
+    Asset { name: "htmx-2.0.11.js", kind: "text/javascript; charset=utf-8", content: include_bytes!("../../static/vendor/htmx-2.0.11.js") },
+    Asset { name: "app.js", kind: "text/javascript; charset=utf-8", content: include_bytes!("../../static/app.js") },
     Asset { name: "icon.svg", kind: "image/svg+xml", content: include_bytes!("../../static/icon.svg") },
 ];
 
-static CSS: LazyLock<String> = LazyLock::new(|| format!("/static/app.css?v={}", fingerprint(&ASSETS[0])));
+static CSS: LazyLock<String> = LazyLock::new(|| address(&ASSETS[0]));
+static SCRIPTS: LazyLock<Vec<String>> = LazyLock::new(|| ASSETS.iter().filter(|asset| asset.name.ends_with(".js")).map(address).collect());
 
 /// The style sheet's address.
 pub fn css() -> &'static str {
     &CSS
+}
+
+/// The scripts' addresses, in the order in which they run.
+pub fn scripts() -> &'static [String] {
+    &SCRIPTS
+}
+
+fn address(asset: &Asset) -> String {
+    format!("/static/{}?v={}", asset.name, fingerprint(asset))
 }
 
 fn fingerprint(asset: &Asset) -> String {

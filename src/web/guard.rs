@@ -3,7 +3,7 @@
 //! Owners limit what one acts on, not what one sees: every signed-in user reads everything, masked fields aside.
 
 use axum::extract::{Request, State};
-use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
+use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Redirect, Response};
 use axum_extra::extract::cookie::{Cookie, CookieJar, SameSite};
@@ -40,12 +40,13 @@ pub async fn require(State((state, role)): State<(AppState, Role)>, mut request:
             response
         }
         Ok(Some(principal)) => too_little(&principal, role).into_response(),
-        Ok(None) => not_signed_in(&request),
+        Ok(None) => not_signed_in(&state, &request),
         Err(failure) => failure.into_response(),
     }
 }
 
-fn too_little(principal: &Principal, role: Role) -> Failure {
+/// The refusal of somebody whose role does not reach; it names both roles.
+pub fn too_little(principal: &Principal, role: Role) -> Failure {
     let (needed, has) = (role.as_str(), principal.role.as_str());
     Failure::forbidden(format!("This needs the role {needed}, and {} has the role {has}. An admin can change that.", principal.name))
 }
@@ -72,22 +73,37 @@ pub async fn identify(state: &AppState, headers: &HeaderMap) -> Result<Option<Pr
     }
 }
 
-/// A browser is sent to sign in and comes back; programs are told.
-fn not_signed_in(request: &Request) -> Response {
+/// A browser is sent to sign in and comes back; programs are told. What was asked for by GET is asked for again after that; a form is not
+/// sent again: its reader comes back to the page that it stood on, and the sign-in page says that nothing was changed.
+fn not_signed_in(state: &AppState, request: &Request) -> Response {
     let path = request.uri().path();
     if path.starts_with("/api/") || path == "/metrics" {
         let mut response = Failure::unauthorized("Send an API token as \"Authorization: Bearer ...\", or sign in first.").into_response();
         response.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
         return response;
     }
+    let reads = request.method().is_safe();
+    let asked = || request.uri().path_and_query().map(|target| target.as_str().to_owned());
+    let back = if reads { asked() } else { page_of_form(state, request.headers()) };
+    let mut sign_in = match safe_next(back.as_deref()) {
+        "/" => "/sign-in?".to_owned(),
+        back => format!("/sign-in?next={}&", encode(back.as_bytes())),
+    };
+    sign_in += if reads { "" } else { "unsent=1" };
+    let sign_in = sign_in.trim_end_matches(['?', '&']).to_owned();
     if request.headers().contains_key(axum_htmx::headers::HX_REQUEST) {
-        return (StatusCode::UNAUTHORIZED, HxRedirect("/sign-in".to_owned()), ()).into_response();
+        return (StatusCode::UNAUTHORIZED, HxRedirect(sign_in), ()).into_response();
     }
-    let back = request.uri().path_and_query().map_or("/", |target| target.as_str());
-    match (request.method(), back) {
-        (&Method::GET | &Method::HEAD, "/") | (&Method::POST, _) => Redirect::to("/sign-in").into_response(),
-        _ => Redirect::to(&format!("/sign-in?next={}", encode(back.as_bytes()))).into_response(),
-    }
+    Redirect::to(&sign_in).into_response()
+}
+
+/// Path and query of the page of ours that a form was sent from.
+fn page_of_form(state: &AppState, headers: &HeaderMap) -> Option<String> {
+    let page: Uri = headers.get(header::REFERER)?.to_str().ok()?.parse().ok()?;
+    let host = headers.get(header::HOST).and_then(|host| host.to_str().ok());
+    let authority = page.authority()?.as_str();
+    let ours = host == Some(authority) || state.options.public_url == format!("{}://{authority}", page.scheme_str()?);
+    ours.then(|| page.path_and_query().map(|target| target.as_str().to_owned()))?
 }
 
 /// Where to go after signing in: a path of ours, or the overview. Never another host (`//host`, `/\host`).

@@ -9,8 +9,11 @@ use tower_http::csrf::CsrfLayer;
 
 use super::sign_in_limit::SignInLimit;
 use crate::domain::clock::Clock;
+use crate::domain::readiness::Checks;
 use crate::domain::settings::DlqSettings;
 use crate::services::access::Access;
+use crate::services::checkup::ClusterTests;
+use crate::services::groups::Groups;
 use crate::services::health::Health;
 use crate::services::heat::Heat;
 use crate::services::intake::ClusterStatus;
@@ -32,8 +35,36 @@ pub struct WebOptions {
     pub metrics_on_main: bool,
     /// In the order of the configuration.
     pub dlqs: Vec<DlqSettings>,
+    pub configured: Configured,
     /// How often each cluster is sampled, ms.
     pub sample_interval_ms: BTreeMap<String, i64>,
+}
+
+/// What `/settings` and `/setup` show of the configuration beside the DLQs. Holds no secret.
+#[derive(Debug, Clone, Default)]
+pub struct Configured {
+    pub clusters: Vec<ConfiguredCluster>,
+    /// One for each of [`WebOptions::dlqs`], in the same order.
+    pub checks: Vec<Checks>,
+    pub ledgers: Vec<ConfiguredPart>,
+    pub schemas: Vec<ConfiguredPart>,
+}
+
+/// One `[clusters.NAME]`.
+#[derive(Debug, Clone)]
+pub struct ConfiguredCluster {
+    pub name: String,
+    pub bootstrap_servers: String,
+    pub group_id: String,
+    /// How it is signed in to: "SASL_SSL, SCRAM-SHA-512", or "PLAINTEXT".
+    pub security: String,
+}
+
+/// A ledger or a schema: its name, and of what kind it is.
+#[derive(Debug, Clone)]
+pub struct ConfiguredPart {
+    pub name: String,
+    pub kind: String,
 }
 
 impl Default for WebOptions {
@@ -45,6 +76,7 @@ impl Default for WebOptions {
             session_hours: 12,
             metrics_on_main: true,
             dlqs: Vec::new(),
+            configured: Configured::default(),
             sample_interval_ms: BTreeMap::new(),
         }
     }
@@ -69,6 +101,8 @@ pub struct AppState {
     pub messages: Messages,
     /// One for each configured cluster whose intake runs in this process.
     pub clusters: Arc<[ClusterStatus]>,
+    /// Tests of clusters that an admin starts.
+    pub cluster_tests: ClusterTests,
     pub metrics: Option<PrometheusHandle>,
     pub options: Arc<WebOptions>,
     pub(super) csrf: CsrfLayer,
@@ -94,14 +128,34 @@ impl AppState {
         };
         let heat = Heat { store: store.clone(), dlqs: Arc::clone(&dlqs) };
         let messages = Messages { store: store.clone(), dlqs };
+        let cluster_tests = ClusterTests::new(Vec::new(), Vec::new(), clock.clone());
         let sign_ins = Arc::new(SignInLimit::new(options.sign_in_attempts_per_minute));
         let options = Arc::new(WebOptions { public_url: origin, ..options });
-        Ok(AppState { store, clock, access, health, heat, messages, clusters: Arc::new([]), metrics: None, options, csrf, sign_ins })
+        Ok(AppState {
+            store,
+            clock,
+            access,
+            health,
+            heat,
+            messages,
+            clusters: Arc::new([]),
+            cluster_tests,
+            metrics: None,
+            options,
+            csrf,
+            sign_ins,
+        })
     }
 
     /// The clusters whose intake runs here.
     pub fn with_clusters(mut self, clusters: impl IntoIterator<Item = ClusterStatus>) -> AppState {
         self.clusters = clusters.into_iter().collect();
+        self
+    }
+
+    /// The clusters that can be tested, with the last result of each.
+    pub fn with_cluster_tests(mut self, tests: ClusterTests) -> AppState {
+        self.cluster_tests = tests;
         self
     }
 
@@ -126,5 +180,11 @@ impl FromRef<AppState> for Health {
 impl FromRef<AppState> for Messages {
     fn from_ref(state: &AppState) -> Messages {
         state.messages.clone()
+    }
+}
+
+impl FromRef<AppState> for Groups {
+    fn from_ref(state: &AppState) -> Groups {
+        Groups { store: state.store.clone(), clock: state.clock.clone(), dlqs: Arc::clone(&state.messages.dlqs) }
     }
 }

@@ -13,9 +13,11 @@ use lazaret::store::messages::{MessageFilter, MessageRow, PartitionBatch, TakeIn
 use lazaret::store::positions::PartitionId;
 
 mod access;
+mod audit;
 mod connect;
 mod counters;
 mod dlqs;
+mod groups;
 mod heat;
 mod leases;
 mod lists;
@@ -51,6 +53,7 @@ fn message(partition: i32, offset: i64) -> NewMessage {
         consumer_group: Some("wallet".into()),
         attempts: Some(3),
         lap: 1,
+        key_masked: false,
         business_key: Some(format!("pay-{offset}")),
         tenant: None,
         record_at_ms: Some(NOW + offset),

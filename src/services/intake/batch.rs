@@ -323,6 +323,7 @@ pub(super) fn not_understood(record: Record, settings: &DlqSettings, first_seen_
     let plain = DlqSettings { dialect: DialectChoice::Auto, business_key: None, tenant: None, ..settings.clone() };
     let hash = body_hash(&record);
     NewMessage {
+        key_masked: record.key.is_some() && !settings.mask.is_empty(),
         record,
         body_hash: hash,
         class: FailureClass::Unknown,

@@ -26,7 +26,7 @@ use crate::web::view::format::{self, Number};
 use crate::web::view::spark::Series;
 use crate::web::view::text;
 
-const FILTERS: [&str; 8] = ["state", "class", "group", "partition", "key", "q", "from_ms", "to_ms"];
+const FILTERS: [&str; 10] = ["state", "class", "group", "partition", "key", "q", "from", "to", "from_ms", "to_ms"];
 
 /// Failures on a page of the list.
 const FAILURES: usize = 100;
@@ -62,7 +62,6 @@ pub struct DlqPage {
     kept: Vec<(&'static str, String)>,
     filters: FilterForm,
     table: MessageTable,
-    exports: Option<(String, String)>,
     partitions: Vec<PartitionLine>,
 }
 
@@ -182,8 +181,7 @@ pub async fn page(
         settings: settings.map(settings_lines).unwrap_or_default(),
         kept: kept(&query),
         filters: FilterForm::of(&query)?,
-        table: MessageTable::of(&found, now_ms, &path, &query, &FILTERS),
-        exports: exports(&cluster, &topic, &query),
+        table: MessageTable::of(&found, now_ms, &path, &query, &FILTERS).exported(&query, &[("cluster", &cluster), ("topic", &topic)]),
         partitions: detail.partitions.iter().map(|view| partition_line(view, now_ms)).collect(),
         path,
     })
@@ -426,15 +424,6 @@ fn kept(query: &Query) -> Vec<(&'static str, String)> {
         (text::line(value) == value).then(|| (*name, value.to_owned()))
     };
     FILTERS.iter().filter_map(value).collect()
-}
-
-/// The messages of this list as CSV and as JSON.
-fn exports(cluster: &str, topic: &str, query: &Query) -> Option<(String, String)> {
-    let filters: String = FILTERS.iter().filter_map(|name| query.bytes(name).map(|bytes| format!("&{name}={}", encode(bytes)))).collect();
-    let link = |format| {
-        format!("/messages/export?format={format}&cluster={}&topic={}{filters}", encode(cluster.as_bytes()), encode(topic.as_bytes()))
-    };
-    Some((link("csv"), link("json")))
 }
 
 fn figures(detail: &DlqDetail, now_ms: i64) -> Figures {

@@ -1,5 +1,7 @@
 //! `/messages`: where is payment 123?
 
+use std::collections::BTreeSet;
+
 use askama::Template;
 use askama_web::WebTemplate;
 use axum::extract::{RawQuery, State};
@@ -10,8 +12,9 @@ use crate::api::Failure;
 use crate::api::query::{DEFAULT_LIMIT, MESSAGE_FILTER, Query};
 use crate::domain::classify::FailureClass;
 use crate::domain::message::MessageState;
+use crate::store::messages::{MessagePage, MessageRow};
 use crate::web::AppState;
-use crate::web::view::text;
+use crate::web::view::{format, text};
 
 #[derive(Template, WebTemplate)]
 #[template(path = "messages/page.html")]
@@ -20,6 +23,11 @@ struct MessagesPage {
     filters: FilterForm,
     clusters: Vec<Choice>,
     topics: Vec<Choice>,
+    owners: Vec<Choice>,
+    /// Said above a list of messages that share their coordinates.
+    note: Option<String>,
+    /// This view's path and query, for the live region.
+    url: String,
     table: MessageTable,
 }
 
@@ -34,6 +42,23 @@ pub struct FilterForm {
     /// Text only: a key of other bytes stays in the query string, hidden from the form.
     pub key: String,
     pub key_is_bytes: bool,
+    pub from: Moment,
+    pub to: Moment,
+}
+
+/// An end of a time range in a form's field for date and time.
+#[derive(Debug, Clone, Default)]
+pub struct Moment {
+    pub value: String,
+    /// The value has seconds, which the field takes only when told so.
+    pub fine: bool,
+}
+
+impl Moment {
+    fn of(at_ms: Option<i64>) -> Moment {
+        let value = at_ms.map(format::field_time).unwrap_or_default();
+        Moment { fine: value.len() > "2026-11-30T14:02".len(), value }
+    }
 }
 
 impl FilterForm {
@@ -42,6 +67,7 @@ impl FilterForm {
     pub fn of(query: &Query) -> Result<FilterForm, Failure> {
         let key = query.bytes("key").unwrap_or_default();
         let shown = std::str::from_utf8(key).ok().filter(|key| text::line(key) == *key);
+        let filter = query.message_filter()?;
         Ok(FilterForm {
             q: text::line(query.text("q")?.unwrap_or_default()),
             states: choices(MessageState::ALL.map(MessageState::as_str), query.text("state")?),
@@ -50,6 +76,8 @@ impl FilterForm {
             group: query.text("group")?.unwrap_or_default().to_owned(),
             key: shown.unwrap_or_default().to_owned(),
             key_is_bytes: shown.is_none(),
+            from: Moment::of(filter.from_ms),
+            to: Moment::of(filter.to_ms),
         })
     }
 }
@@ -64,59 +92,77 @@ pub async fn page(
     let known = [&MESSAGE_FILTER[..], &["after"]].concat();
     let query = Query::parse(raw.as_deref(), &known)?;
     let filter = query.message_filter()?;
-    if let Some(path) = coordinates(&state, &query, filter.q.as_deref()).await? {
-        return Ok(Redirect::to(&path).into_response());
-    }
     let after = query.integer("after", 1, i64::MAX)?;
-    let now_ms = state.clock.now_ms();
-    let found = state.store.messages(&filter, after, DEFAULT_LIMIT).await?;
+    let at_coordinates = at_coordinates(&state, &query, filter.q.as_deref()).await?;
+    if let [one] = &at_coordinates[..] {
+        return Ok(Redirect::to(&format!("/messages/{}", one.id)).into_response());
+    }
+    let note = (!at_coordinates.is_empty()).then(|| {
+        format!("{} messages have had these coordinates: a topic that is created again begins anew at offset 0.", at_coordinates.len())
+    });
+    let found = match &note {
+        Some(_) => MessagePage { items: at_coordinates, next: None },
+        None => state.store.messages(&filter, after, DEFAULT_LIMIT).await?,
+    };
     let dlqs = state.store.dlqs().await?;
-    let mut clusters: Vec<&str> = dlqs.iter().map(|dlq| dlq.cluster.as_str()).collect();
-    clusters.dedup();
-    let mut topics: Vec<&str> = dlqs.iter().map(|dlq| dlq.topic.as_str()).collect();
-    topics.sort_unstable();
-    topics.dedup();
-    let mut table = MessageTable::of(&found, now_ms, "/messages", &query, &MESSAGE_FILTER);
-    table.with_topic = true;
+    let table = MessageTable::of(&found, state.clock.now_ms(), "/messages", &query, &MESSAGE_FILTER);
     let find = filter.q.as_deref().map(text::line).unwrap_or_default();
     let page = MessagesPage {
         shell: Shell { find, ..Shell::new(&state, Some(&principal), look, "messages") },
         filters: FilterForm::of(&query)?,
-        clusters: plain(clusters, filter.cluster.as_deref()),
-        topics: plain(topics, filter.topic.as_deref()),
-        table,
+        clusters: plain(dlqs.iter().map(|dlq| dlq.cluster.as_str()), filter.cluster.as_deref()),
+        topics: plain(dlqs.iter().map(|dlq| dlq.topic.as_str()), filter.topic.as_deref()),
+        owners: plain(dlqs.iter().filter_map(|dlq| dlq.owner.as_deref()), filter.owner.as_deref()),
+        note,
+        url: format!("/messages{}", query.link("", None)),
+        table: MessageTable { with_topic: true, ..table.exported(&query, &[]) },
     };
     Ok(page.into_response())
 }
 
-/// Choices whose labels are names, shown as they are.
-fn plain(names: Vec<&str>, chosen: Option<&str>) -> Vec<Choice> {
+/// Choices whose labels are names, shown as they are, each once and in order.
+fn plain<'a>(names: impl Iterator<Item = &'a str>, chosen: Option<&str>) -> Vec<Choice> {
     let choice = |name: &str| Choice { value: name.to_owned(), label: text::line(name), chosen: chosen == Some(name) };
-    names.into_iter().map(choice).collect()
+    names.collect::<BTreeSet<_>>().into_iter().map(choice).collect()
 }
 
-/// The search box also takes `topic/partition/offset`: if that names a stored message and nothing else narrows the list, its page.
-async fn coordinates(state: &AppState, query: &Query, q: Option<&str>) -> Result<Option<String>, Failure> {
-    if query.any(&["cluster", "topic", "state", "class", "group", "partition", "key", "from_ms", "to_ms", "after"]) {
-        return Ok(None);
-    }
-    let Some((topic, partition, offset)) = q.and_then(parse_coordinates) else {
-        return Ok(None);
+/// How many messages of the same coordinates are listed.
+const SAME_COORDINATES: i64 = 50;
+
+/// The search box also takes coordinates, if nothing else narrows the list: every message that has or had them.
+async fn at_coordinates(state: &AppState, query: &Query, q: Option<&str>) -> Result<Vec<MessageRow>, Failure> {
+    let narrowed = query.pairs().any(|(name, _)| name != "q");
+    let Some(at) = q.filter(|_| !narrowed).and_then(Coordinates::parse) else {
+        return Ok(Vec::new());
     };
-    for dlq in state.store.dlqs().await?.iter().filter(|dlq| dlq.topic == topic) {
-        if let Some(row) = state.store.message_at(&dlq.cluster, topic, partition, offset, None).await? {
-            return Ok(Some(format!("/messages/{}", row.id)));
-        }
-    }
-    Ok(None)
+    Ok(state.store.messages_at(at.cluster, at.topic, at.partition, at.offset, SAME_COORDINATES).await?)
 }
 
-fn parse_coordinates(q: &str) -> Option<(&str, i32, i64)> {
-    let (rest, offset) = q.rsplit_once('/')?;
-    let (topic, partition) = rest.rsplit_once('/')?;
-    let whole = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
-    (whole(partition) && whole(offset)).then_some(())?;
-    Some((topic, partition.parse().ok()?, offset.parse().ok()?))
+#[derive(Debug, PartialEq, Eq)]
+struct Coordinates<'a> {
+    cluster: Option<&'a str>,
+    topic: &'a str,
+    partition: i32,
+    offset: i64,
+}
+
+impl Coordinates<'_> {
+    /// `topic/partition/offset`, `cluster/topic/partition/offset` or, as Kafka's own tools write it, `topic-partition@offset`.
+    fn parse(q: &str) -> Option<Coordinates<'_>> {
+        let (place, topic, partition, offset) = match q.split('/').collect::<Vec<_>>()[..] {
+            [topic, partition, offset] => (None, topic, partition, offset),
+            [cluster, topic, partition, offset] => (Some(cluster), topic, partition, offset),
+            [at] => {
+                let (at, offset) = at.rsplit_once('@')?;
+                let (topic, partition) = at.rsplit_once('-')?;
+                (None, topic, partition, offset)
+            }
+            _ => return None,
+        };
+        let whole = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+        (!topic.is_empty() && whole(partition) && whole(offset)).then_some(())?;
+        Some(Coordinates { cluster: place, topic, partition: partition.parse().ok()?, offset: offset.parse().ok()? })
+    }
 }
 
 #[cfg(test)]
@@ -124,10 +170,26 @@ mod tests {
     use super::*;
 
     #[test]
-    fn coordinates_are_three_parts() {
-        assert_eq!(parse_coordinates("orders.DLT/3/77"), Some(("orders.DLT", 3, 77)));
-        for q in ["orders.DLT/3", "orders/a/7", "orders/-1/7", "orders/1/", "orders/1/99999999999999999999"] {
-            assert_eq!(parse_coordinates(q), None, "{q}");
+    fn coordinates_are_read_in_each_of_their_forms() {
+        let at = |cluster| Some(Coordinates { cluster, topic: "orders-eu.DLT", partition: 3, offset: 77 });
+        assert_eq!(Coordinates::parse("orders-eu.DLT/3/77"), at(None));
+        assert_eq!(Coordinates::parse("orders-eu.DLT-3@77"), at(None));
+        assert_eq!(Coordinates::parse("main/orders-eu.DLT/3/77"), at(Some("main")));
+        for q in [
+            "orders.DLT/3",
+            "orders/a/7",
+            "orders/-1/7",
+            "orders/1/",
+            "/1/7",
+            "orders/1/99999999999999999999",
+            "orders/99999999999/1",
+            "a/b/c/1/2",
+            "ana-1@b.example",
+            "@",
+            "-@",
+            "",
+        ] {
+            assert_eq!(Coordinates::parse(q), None, "{q}");
         }
     }
 }

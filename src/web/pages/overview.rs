@@ -4,13 +4,12 @@ use askama::Template;
 use askama_web::WebTemplate;
 use axum::extract::{RawQuery, State};
 use axum::response::{IntoResponse, Response};
-use axum_htmx::HxRequest;
 
-use super::{Choice, Look, Shell, SignedIn, dlq_path, status_word};
+use super::{Chip, Choice, ExportLinks, Look, Shell, SignedIn, chips, dlq_path, status_word};
 use crate::api::Failure;
 use crate::api::dlqs::{DLQ_FILTER, DlqFilter};
 use crate::api::query::Query;
-use crate::domain::health::{AtRisk, Status};
+use crate::domain::health::{AtRisk, Because, Status};
 use crate::services::health::{BUCKET_MS, DlqHealth, StatusCounts};
 use crate::services::intake::{ClusterView, Connection};
 use crate::web::AppState;
@@ -18,7 +17,6 @@ use crate::web::view::format::{self, Number, UNKNOWN};
 use crate::web::view::spark::{Series, Spark};
 use crate::web::view::text;
 
-/// The page. It contains [`OverviewTable`], which htmx asks for alone.
 #[derive(Template, WebTemplate)]
 #[template(path = "overview/page.html")]
 struct OverviewPage {
@@ -30,20 +28,17 @@ struct OverviewPage {
     q: String,
     status: &'static str,
     owners: Vec<Choice>,
-    table: OverviewTable,
-}
-
-/// The rows.
-#[derive(Template, WebTemplate)]
-#[template(path = "overview/table.html")]
-struct OverviewTable {
+    cluster: String,
     rows: Vec<Row>,
-    filtered: bool,
+    chips: Vec<Chip>,
+    exports: ExportLinks,
     /// What would fill the list.
     would_fill: String,
+    /// This view's path and query, for the live regions.
+    url: String,
 }
 
-/// "2 critical, 3 warning of 12; worst <link>, oldest 3h 12m".
+/// "2 critical, 3 warning of 12; worst <link>, oldest 3h 12m, 13/min arriving."
 #[derive(Debug, PartialEq, Eq)]
 struct Sentence {
     start: String,
@@ -61,6 +56,7 @@ struct Tile {
 }
 
 struct Row {
+    id: i64,
     status: &'static str,
     status_word: &'static str,
     /// Why it is critical or a warning; empty otherwise.
@@ -94,7 +90,6 @@ pub async fn page(
     State(state): State<AppState>,
     SignedIn(principal): SignedIn,
     look: Look,
-    HxRequest(partial): HxRequest,
     RawQuery(raw): RawQuery,
 ) -> Result<Response, Failure> {
     let query = Query::parse(raw.as_deref(), &DLQ_FILTER)?;
@@ -103,14 +98,6 @@ pub async fn page(
     let rows = state.health.all().await?;
     let several_clusters = rows.iter().any(|row| row.dlq.cluster != rows[0].dlq.cluster);
     let clusters: Vec<ClusterView> = state.clusters.iter().map(|cluster| cluster.view()).collect();
-    let table = OverviewTable {
-        rows: rows.iter().filter(|row| filter.covers(row)).map(|row| Row::of(row, now_ms, several_clusters)).collect(),
-        filtered: query.any(&DLQ_FILTER),
-        would_fill: would_fill(&clusters),
-    };
-    if partial {
-        return Ok(table.into_response());
-    }
     let mut owners: Vec<&str> = rows.iter().filter_map(|row| row.dlq.owner.as_deref()).collect();
     owners.sort_unstable();
     owners.dedup();
@@ -123,7 +110,12 @@ pub async fn page(
         q: text::line(query.text("q")?.unwrap_or_default()),
         status: filter.status.map_or("", Status::as_str),
         owners: super::choices(owners, filter.owner.as_deref()),
-        table,
+        cluster: filter.cluster.clone().unwrap_or_default(),
+        rows: rows.iter().filter(|row| filter.covers(row)).map(|row| Row::of(row, now_ms, several_clusters)).collect(),
+        chips: chips("/", &query, &DLQ_FILTER),
+        exports: ExportLinks::of("/export", &query, &[]),
+        would_fill: would_fill(&clusters),
+        url: format!("/{}", query.link("", None)),
     };
     Ok(page.into_response())
 }
@@ -151,11 +143,16 @@ fn sentence(rows: &[DlqHealth]) -> Sentence {
         return Sentence { start, worst: None, end: String::new() };
     }
     let oldest = worst.oldest_age_ms.map_or_else(String::new, |age| format!(", oldest {}", format::age(age)));
+    let why = match worst.because {
+        // Said already.
+        None | Some(Because::Oldest { .. }) => String::new(),
+        because => format!(", {}", super::because(because)),
+    };
     let seen = if worst.has_data() { "" } else { ", no data" };
     Sentence {
         start: format!("{} of {}; worst ", parts.join(", "), rows.len()),
         worst: Some((text::line(&worst.dlq.topic), dlq_path(&worst.dlq.cluster, &worst.dlq.topic))),
-        end: format!("{oldest}{seen}."),
+        end: format!("{oldest}{why}{seen}."),
     }
 }
 
@@ -213,6 +210,7 @@ impl Row {
             .map(|part| text::short_line(part, 60))
             .collect();
         Row {
+            id: row.dlq.id,
             status: row.status.as_str(),
             status_word: status_word(row.status),
             because: super::because(row.because),
@@ -220,7 +218,7 @@ impl Row {
             path: dlq_path(&row.dlq.cluster, &row.dlq.topic),
             meta: meta.join(" · "),
             depth: Number::of(row.depth),
-            depth_note: (!row.has_data()).then(|| "stored".to_owned()),
+            depth_note: depth_note(row),
             oldest: format::age_or_unknown(row.oldest_age_ms),
             at_risk: at_risk(row.at_risk),
             uncollected: Number::of_option(row.uncollected),
@@ -229,6 +227,18 @@ impl Row {
             notes: notes(row, now_ms),
         }
     }
+}
+
+/// How the depth changed, or that it is only of what is stored.
+fn depth_note(row: &DlqHealth) -> Option<String> {
+    if !row.has_data() {
+        return Some("stored".to_owned());
+    }
+    row.depth_change_1h.map(|change| match change {
+        0 => "same as 1 h ago".to_owned(),
+        change if change > 0 => format!("+{} in 1 h", format::exact(change)),
+        change => format!("{} in 1 h", format::exact(change)),
+    })
 }
 
 fn notes(row: &DlqHealth, now_ms: i64) -> Vec<String> {
@@ -314,6 +324,7 @@ mod tests {
             connection,
             discovered_at_ms: None,
             topics: Some(3),
+            partition_counts: None,
             partitions: 9,
             stalled: None,
             discovery: None,

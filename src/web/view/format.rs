@@ -89,6 +89,21 @@ pub fn machine_time(at_ms: i64) -> String {
     instant(at_ms).map_or_else(|| at_ms.to_string(), |at| at.format("%Y-%m-%dT%H:%M:%S%.3fZ").to_string())
 }
 
+/// For a form's field for date and time, as exact as need be: `2026-11-30T14:02`. Empty for what is no date.
+pub fn field_time(at_ms: i64) -> String {
+    let form = match (at_ms % MINUTE, at_ms % SECOND) {
+        (0, _) => "%Y-%m-%dT%H:%M",
+        (_, 0) => "%Y-%m-%dT%H:%M:%S",
+        _ => "%Y-%m-%dT%H:%M:%S%.3f",
+    };
+    instant(at_ms).map(|at| at.format(form).to_string()).unwrap_or_default()
+}
+
+/// For file names: `20261130T140211Z`.
+pub fn file_time(at_ms: i64) -> String {
+    instant(at_ms).map_or_else(|| at_ms.to_string(), |at| at.format("%Y%m%dT%H%M%SZ").to_string())
+}
+
 fn instant(at_ms: i64) -> Option<DateTime<Utc>> {
     // Years of more than four digits are numbers gone wrong, not dates.
     DateTime::from_timestamp_millis(at_ms).filter(|at| (0..=9999).contains(&chrono::Datelike::year(at)))

@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 use crate::domain::record::deceives;
 
 /// How much of a value a page shows as text or hex.
-pub const VALUE_CAP: usize = 64 * 1024;
+pub const VALUE_CAP: usize = 64_000;
 
 fn push_visible(out: &mut String, c: char) {
     match c {

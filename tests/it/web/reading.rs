@@ -263,7 +263,7 @@ on_both_stores! {
             house.json(&format!("/api/v1/messages/{}", item["id"])).await
         };
         assert_eq!(detail(0).await["value"]["utf8"], r#"{"id":9007199254740993,"card":{"number":"•••"},"email":"•••"}"#);
-        assert_eq!(detail(0).await["value_note"], "Masked: /card/number, /email. Shown as JSON written anew; digits are exact.");
+        assert_eq!(detail(0).await["value_note"], "Masked: /card/number, /email. All else is as written.");
         assert_eq!(detail(1).await["value"], Value::Null);
         assert!(detail(1).await["value_note"].as_str().unwrap().contains("withheld"));
         assert_eq!(detail(0).await["exception_message"], "card ••• of ••• declined");
