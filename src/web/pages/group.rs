@@ -5,11 +5,12 @@ use askama_web::WebTemplate;
 use axum::Form;
 use axum::extract::{Path, RawQuery, State};
 use axum::http::StatusCode;
-use axum::response::{IntoResponse, Redirect, Response};
+use axum::response::{IntoResponse, Response};
 use axum_htmx::HxRequest;
 use chrono::{DateTime, NaiveDateTime};
 use serde::Deserialize;
 
+use super::flash::Flash;
 use super::{Acting, GroupLine, Look, MessageLine, Shell, SignedIn, When, dlq_path, kind_after_label};
 use crate::api::Failure;
 use crate::api::groups::unknown_group;
@@ -176,7 +177,7 @@ pub async fn set_status(
         }
     };
     match groups.set_status(&acting.by, group.id, &wish).await? {
-        Setting::Done => Ok(Redirect::to(&format!("/groups/{}", group.id)).into_response()),
+        Setting::Done => Ok(Flash::StatusSaved.then(&format!("/groups/{}", group.id))),
         Setting::Lost(there) => {
             let fault = decided_first(&there, groups.clock.now_ms());
             let form = StatusForm { version: there.version, ..form };
@@ -205,7 +206,7 @@ pub async fn add_note(
         Some(fault) => (StatusCode::UNPROCESSABLE_ENTITY, fault),
         None => match groups.add_note(&acting.by, group.id, &form.form_id, note.trim()).await? {
             AddedNote::Added(_) | AddedNote::Repeated => {
-                return Ok(Redirect::to(&format!("/groups/{}#notes", group.id)).into_response());
+                return Ok(Flash::NoteAdded.then(&format!("/groups/{}#notes", group.id)));
             }
             AddedNote::FormUsed => (
                 StatusCode::CONFLICT,

@@ -4,6 +4,10 @@
 
 mod access;
 mod dlq;
+mod group;
 pub mod hostile;
 pub mod house;
+mod message;
 mod reading;
+mod settings;
+mod reveal;
