@@ -137,7 +137,7 @@ on_both_stores! {
         let page = house.page("/dlqs/main/orders.DLQ").await;
         let order = all(&page, "#failures td.first > a");
         assert_eq!(order, ["some and just within", "few and now", "many and over", "just over"]);
-        let arriving: Vec<bool> = all(&page, "#failures tbody tr").iter().map(|row| row.contains("still arriving")).collect();
+        let arriving: Vec<bool> = all(&page, "#failures tbody tr").iter().map(|row| row.contains("Still arriving")).collect();
         assert_eq!(arriving, [true, true, false, false]);
     }
 
