@@ -19,6 +19,7 @@ use self::audit_key::AuditKeyError;
 use crate::domain::clock::Clock;
 use crate::domain::settings::ClusterSettings;
 use crate::jobs::Supervisor;
+use crate::jobs::hints;
 use crate::jobs::housekeeping::Housekeeping;
 use crate::jobs::intake::{IntakeJob, LIMITS};
 use crate::jobs::sampler::SamplerJob;
@@ -142,6 +143,7 @@ pub async fn start(settings: Settings, clock: Clock) -> Result<Running, AppError
     };
 
     let mut supervisor = Supervisor::new(clock.clone());
+    let state = state.with_stop(supervisor.token());
     serve_http(&mut supervisor, "http", listener, web::router(state.clone()));
     if let Some(listener) = metrics_listener {
         serve_http(&mut supervisor, "http:metrics", listener, web::metrics_router(state));
@@ -163,6 +165,7 @@ fn start_jobs<'a>(
     clock: &Clock,
     handles: impl Iterator<Item = (Arc<Inspector>, &'a ClusterStatus)>,
 ) -> Result<(), AppError> {
+    hints::spawn(store.clone(), supervisor);
     let holder = holder(&settings.instance_name)?;
     let lease = settings.lease;
     for (cluster, (inspector, status)) in settings.clusters.iter().zip(handles) {

@@ -98,8 +98,6 @@ pub struct DlqDetail {
     pub partitions: Vec<PartitionView>,
     /// How much the depth changed in the last hour; None without a sample from then.
     pub depth_change_1h: Option<i64>,
-    /// JSON pointers of the fields that are masked.
-    pub mask: Vec<String>,
 }
 
 /// Numbers of equal spans of time, oldest first. None is "not known".
@@ -193,7 +191,6 @@ impl Health {
         let samples = self.store.partition_samples(id).await?;
         let hour_ago = reads.now_ms - 60 * MINUTE_MS;
         let then = self.store.samples(id, hour_ago, hour_ago + 10 * MINUTE_MS).await?.into_iter().find_map(|sample| sample.depth);
-        let mask = settings_for(&self.dlqs, cluster, topic).map(|settings| settings.mask.clone()).unwrap_or_default();
         let mut groups = self.store.groups(id, health::arriving_from_ms(reads.now_ms), GROUPS_READ + 1).await?;
         let more_groups = groups.len() as i64 > GROUPS_READ;
         groups.truncate(GROUPS_READ as usize);
@@ -207,7 +204,6 @@ impl Health {
             gaps: self.store.gaps(id, GAPS_SHOWN).await?,
             partitions: partition_views(incarnation, &positions, &samples),
             health,
-            mask,
         }))
     }
 

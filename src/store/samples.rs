@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 
 use super::leases::HeldLease;
+use super::notify::Hint;
 use super::positions::PartitionId;
 use super::sql_pieces::{Dialect as _, rows, text};
 use super::{Store, StoreError};
@@ -129,12 +130,13 @@ impl Store {
         samples: &[Sample],
         partitions: &[PartitionSample],
     ) -> Result<bool, StoreError> {
+        let looked_at: Vec<Hint> = samples.iter().map(|sample| Hint::Dlq(sample.dlq_id)).collect();
         let samples = rows(&samples.iter().map(NewSample::from).collect::<Vec<_>>());
         let mut partitions: Vec<RawPartition> = partitions.iter().map(RawPartition::from).collect();
         // In one order, so that two samplers at once cannot deadlock.
         partitions.sort_by_key(|sample| (sample.dlq_id, sample.incarnation, sample.partition));
         let partitions = rows(&partitions);
-        transaction!(self, |tx| {
+        let saved = transaction!(self, |tx| {
             let holds = match lease {
                 Some(HeldLease { name, epoch }) => {
                     let row = sqlx::query_scalar::<Db, i64>(Db::LEASE_HOLDS).bind(text(name)).bind(epoch);
@@ -147,7 +149,11 @@ impl Store {
                 sqlx::query(Db::SAVE_PARTITION_SAMPLES).bind(&partitions).execute(&mut *tx).await?;
             }
             holds
-        })
+        })?;
+        if saved {
+            self.changed(&looked_at);
+        }
+        Ok(saved)
     }
 
     /// The newest sample of each DLQ and the newest one that succeeded: (newest, newest successful).

@@ -118,7 +118,8 @@ macro_rules! some_arrivals {
     };
 }
 
-/// Each state is a walk down `messages_state` for `$2` ids, pinned to that index as the lists are (`store/filter.rs`); of all, the newest are kept.
+/// Each state is a walk down `messages_state` for `$2` ids, pinned to that index as the lists are (`store/filter.rs`); of all, the newest are
+/// kept. SQLite's SUBSTR of no bytes is NULL, which a key of no bytes is not.
 macro_rules! newest_open_keys {
     (@walk postgres $state:literal) => {
         concat!("SELECT m.id FROM messages m WHERE m.dlq_id = $1 AND m.state >= ", $state, " AND (m.state, m.id) < (", $state,
@@ -128,7 +129,7 @@ macro_rules! newest_open_keys {
         concat!("SELECT m.id FROM messages m INDEXED BY messages_state WHERE m.dlq_id = $1 AND m.state = ", $state, " ORDER BY m.id DESC LIMIT $2")
     };
     ($db:ident $explain:literal) => {
-        concat!($explain, "SELECT m.key_hash, SUBSTR(m.record_key, 1, CAST($3 AS INTEGER)) AS key, m.tenant, m.dialect FROM (
+        concat!($explain, "SELECT m.key_hash, COALESCE(SUBSTR(m.record_key, 1, CAST($3 AS INTEGER)), m.record_key) AS key, m.tenant, m.dialect FROM (
             SELECT id FROM (SELECT id FROM (", newest_open_keys!(@walk $db "$4"), ") a
                 UNION ALL SELECT id FROM (", newest_open_keys!(@walk $db "$5"), ") b
                 UNION ALL SELECT id FROM (", newest_open_keys!(@walk $db "$6"), ") c

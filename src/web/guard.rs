@@ -84,14 +84,19 @@ fn not_signed_in(state: &AppState, request: &Request) -> Response {
     }
     let reads = request.method().is_safe();
     let asked = || request.uri().path_and_query().map(|target| target.as_str().to_owned());
-    let back = if reads { asked() } else { page_of_form(state, request.headers()) };
+    let is_part = request.headers().contains_key(axum_htmx::headers::HX_REQUEST);
+    let back = match (is_part, reads) {
+        (true, _) => page_of_part(request.headers()),
+        (false, true) => asked(),
+        (false, false) => page_of_form(state, request.headers()),
+    };
     let mut sign_in = match safe_next(back.as_deref()) {
         "/" => "/sign-in?".to_owned(),
         back => format!("/sign-in?next={}&", encode(back.as_bytes())),
     };
     sign_in += if reads { "" } else { "unsent=1" };
     let sign_in = sign_in.trim_end_matches(['?', '&']).to_owned();
-    if request.headers().contains_key(axum_htmx::headers::HX_REQUEST) {
+    if is_part {
         return (StatusCode::UNAUTHORIZED, HxRedirect(sign_in), ()).into_response();
     }
     Redirect::to(&sign_in).into_response()
@@ -104,6 +109,12 @@ fn page_of_form(state: &AppState, headers: &HeaderMap) -> Option<String> {
     let authority = page.authority()?.as_str();
     let ours = host == Some(authority) || state.options.public_url == format!("{}://{authority}", page.scheme_str()?);
     ours.then(|| page.path_and_query().map(|target| target.as_str().to_owned()))?
+}
+
+/// Path and query of the page on which htmx asked for a part.
+fn page_of_part(headers: &HeaderMap) -> Option<String> {
+    let page: Uri = headers.get(axum_htmx::headers::HX_CURRENT_URL)?.to_str().ok()?.parse().ok()?;
+    page.path_and_query().map(|target| target.as_str().to_owned())
 }
 
 /// Where to go after signing in: a path of ours, or the overview. Never another host (`//host`, `/\host`).

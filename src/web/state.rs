@@ -5,8 +5,10 @@ use std::sync::Arc;
 
 use axum::extract::FromRef;
 use metrics_exporter_prometheus::PrometheusHandle;
+use tokio_util::sync::CancellationToken;
 use tower_http::csrf::CsrfLayer;
 
+use super::pages::live::Live;
 use super::sign_in_limit::SignInLimit;
 use crate::domain::clock::Clock;
 use crate::domain::readiness::Checks;
@@ -105,6 +107,7 @@ pub struct AppState {
     pub cluster_tests: ClusterTests,
     pub metrics: Option<PrometheusHandle>,
     pub options: Arc<WebOptions>,
+    pub live: Live,
     pub(super) csrf: CsrfLayer,
     pub(super) sign_ins: Arc<SignInLimit>,
 }
@@ -142,6 +145,7 @@ impl AppState {
             cluster_tests,
             metrics: None,
             options,
+            live: Live::default(),
             csrf,
             sign_ins,
         })
@@ -162,6 +166,12 @@ impl AppState {
     /// The recorder that `/metrics` renders.
     pub fn with_metrics(mut self, metrics: PrometheusHandle) -> AppState {
         self.metrics = Some(metrics);
+        self
+    }
+
+    /// Streams end when `stop` is cancelled: an orderly end waits for every answer that is under way.
+    pub fn with_stop(mut self, stop: CancellationToken) -> AppState {
+        self.live.stop = stop;
         self
     }
 

@@ -18,6 +18,7 @@ mod connect;
 mod counters;
 mod dlqs;
 mod groups;
+mod heat;
 mod leases;
 mod lists;
 mod plans;

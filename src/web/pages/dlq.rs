@@ -417,9 +417,12 @@ fn settings_lines(settings: &DlqSettings) -> Vec<Setting> {
     ]
 }
 
-/// What the form for the partition count keeps of the view. A key of bytes that are no text cannot stand in a form.
+/// What the form for the partition count keeps of the view. What would have to be made visible to be shown cannot stand in a form.
 fn kept(query: &Query) -> Vec<(&'static str, String)> {
-    let value = |name: &&'static str| Some((*name, std::str::from_utf8(query.bytes(name)?).ok()?.to_owned()));
+    let value = |name: &&'static str| {
+        let value = std::str::from_utf8(query.bytes(name)?).ok()?;
+        (text::line(value) == value).then(|| (*name, value.to_owned()))
+    };
     FILTERS.iter().filter_map(value).collect()
 }
 
@@ -474,9 +477,6 @@ fn notices(detail: &DlqDetail, now_ms: i64) -> Vec<String> {
     }
     notices.extend(health.dlq.start_note.as_deref().map(|note| format!("{}.", capital(&text::line(note)).trim_end_matches('.'))));
     notices.extend(detail.gaps.iter().map(gap));
-    if !detail.mask.is_empty() {
-        notices.push(format!("Masked in values: {}.", text::line(&detail.mask.join(", "))));
-    }
     notices
 }
 

@@ -64,7 +64,7 @@ impl Shell {
             user: principal.map(|principal| who(&principal.name, principal.role)),
             now: format::time_of_day(now_ms),
             date: format::utc(now_ms).split(' ').next().unwrap_or_default().to_owned(),
-            events: principal.map(|_| "/events".to_owned()),
+            events: principal.map(|_| format!("/events?seen={}", state.store.hints().mark())),
             read_only: state.options.read_only,
             find: String::new(),
             look,

@@ -222,7 +222,7 @@ fn minutes(series: &Series) -> String {
 fn label(series: &Series, measure: Measure, now: &str, now_ms: i64) -> String {
     match measure {
         Measure::Arrivals => arrivals_label(series, now, now_ms),
-        Measure::Depth => depth_label(series, now),
+        Measure::Depth => depth_label(series, now, now_ms),
     }
 }
 
@@ -235,23 +235,23 @@ pub(super) fn arrivals_label(series: &Series, now: &str, now_ms: i64) -> String 
         let rate = format::per_minute(peak as f64 / (lasted as f64 / 60_000.0));
         let _ = write!(label, ", peak {rate} at {} UTC", format::hour_minute(start));
     }
-    push_gaps(&mut label, series);
+    push_gaps(&mut label, series, now_ms);
     label
 }
 
-fn depth_label(series: &Series, now: &str) -> String {
+fn depth_label(series: &Series, now: &str, now_ms: i64) -> String {
     let mut label = format!("Depth 24 h: now {now}");
     if let Some((index, peak)) = series.peak() {
         let _ = write!(label, ", highest {} at {} UTC", format::exact(peak), format::hour_minute(series.start_ms(index)));
     }
-    push_gaps(&mut label, series);
+    push_gaps(&mut label, series, now_ms);
     label
 }
 
 /// More gaps than these are told by their number.
 const GAPS_TOLD: usize = 3;
 
-fn push_gaps(label: &mut String, series: &Series) {
+fn push_gaps(label: &mut String, series: &Series, now_ms: i64) {
     let gaps = series.gaps();
     if series.buckets.iter().all(Option::is_none) {
         label.push_str(", no data");
@@ -259,7 +259,7 @@ fn push_gaps(label: &mut String, series: &Series) {
         let _ = write!(label, ", no data at {} times", gaps.len());
     } else if !gaps.is_empty() {
         let told: Vec<String> =
-            gaps.iter().map(|(from, to)| format!("{}-{}", format::hour_minute(*from), format::hour_minute(*to))).collect();
+            gaps.iter().map(|(from, to)| format!("{}-{}", format::hour_minute(*from), format::hour_minute((*to).min(now_ms)))).collect();
         let _ = write!(label, ", no data {} UTC", told.join(", "));
     }
 }
@@ -348,7 +348,7 @@ mod tests {
     #[test]
     fn one_point_is_a_dot_and_nothing_known_is_nothing() {
         let one = arrivals(&day(5, vec![None, Some(7), None]));
-        assert_eq!(one.path, "M500 50.4h0");
+        assert_eq!(one.path, "M500 21h0");
         let none = arrivals(&day(5, vec![None, None]));
         assert_eq!((none.path.as_str(), none.end.clone()), ("", None));
         assert_eq!(none.label, "Arrivals 24 h: now 2/min, no data");

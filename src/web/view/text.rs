@@ -50,6 +50,14 @@ pub fn short_line(text: &str, chars: usize) -> String {
     }
 }
 
+/// Several lines, cut to `chars` characters; how much is missing is said.
+pub fn cut_block(text: &str, chars: usize) -> String {
+    match text.char_indices().nth(chars) {
+        Some((end, _)) => format!("{}…\n(cut here: {} more)", block(&text[..end]), super::format::bytes((text.len() - end) as i64)),
+        None => block(text),
+    }
+}
+
 /// Bytes as one short line: text where it is UTF-8, else hex.
 pub fn bytes_line(bytes: &[u8], chars: usize) -> String {
     match std::str::from_utf8(bytes) {

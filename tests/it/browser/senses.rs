@@ -30,6 +30,7 @@ const STATUSES: &str = "
 struct Status {
     word: String,
     shape: String,
+    colours: String,
     /// Contrast of the shape, and of the word, with what they lie on.
     shape_contrast: f64,
     word_contrast: f64,
@@ -59,6 +60,7 @@ async fn statuses(browser: &Browser) -> Vec<Status> {
         Status {
             word: text("word"),
             shape: text("shape"),
+            colours: format!("{} on {}", text("fill"), text("ground")),
             shape_contrast: contrast(&text("fill"), &text("ground")),
             word_contrast: contrast(&text("ink"), &text("ground")),
             size: number("width").min(number("height")),
@@ -79,6 +81,7 @@ async fn statuses_are_told_apart_by_shape_and_word() {
         browser.goto(&stage.at("/")).await;
         let look = format!("{theme}, forced colours {forced}");
         assert_eq!(browser.ask("return matchMedia('(forced-colors: active)').matches").await, Value::Bool(forced == "active"), "{look}");
+        browser.picture(&format!("statuses-{theme}-forced-{forced}")).await;
         let found = statuses(&browser).await;
         let mut shapes: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
         for status in &found {
@@ -95,7 +98,6 @@ async fn statuses_are_told_apart_by_shape_and_word() {
             assert_eq!(own.len(), 1, "{look}: {word} has one shape: {own:?}");
             assert_eq!(own[0].1.len(), 1, "{look}: the shape of {word} is nothing else's: {own:?}");
         }
-        browser.picture(&format!("statuses-{theme}-forced-{forced}")).await;
     }
     // Curves and marks are drawn, not filled: they must not vanish in the forced palette.
     let drawn = browser.ask("return [...document.querySelectorAll('svg .line')].map(e => [getComputedStyle(e).stroke, getComputedStyle(document.body).backgroundColor])").await;

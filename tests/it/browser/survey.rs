@@ -73,6 +73,7 @@ impl Seen {
         let status = browser.number("return performance.getEntriesByType('navigation')[0].responseStatus").await;
         if (status - f64::from(place.status)).abs() > 0.5 {
             self.faults.push(format!("{state}-{}: {} answers {status} and not {}", place.name, place.path, place.status));
+            browser.console().await;
             return;
         }
         let path = browser.place().await;
@@ -144,7 +145,7 @@ pub async fn overflow(browser: &Browser) -> Option<String> {
     let script = "
         const page = document.documentElement;
         if (page.scrollWidth <= page.clientWidth) return null;
-        const beyond = [...document.querySelectorAll('body *')].filter(e => e.getBoundingClientRect().right > page.clientWidth + 1);
+        const beyond = [...document.querySelectorAll('body *')].filter(e => e.getBoundingClientRect().right > page.clientWidth + .4);
         return `${page.scrollWidth} px wide: ${beyond.map(e => e.outerHTML.slice(0, 80)).slice(0, 4).join(' ')}`;";
     browser.ask(script).await.as_str().map(str::to_owned)
 }

@@ -69,14 +69,6 @@ async fn the_overview_with_200_dlqs_is_light() {
 
     let mut transfers = transfers(&browser).await;
     transfers.retain(|transfer| transfer.kind != "EventSource" && !transfer.url.starts_with("data:"));
-    // Headless Chromium shows no icon and fetches none; others do.
-    let icon = browser.ask("return document.querySelector('link[rel~=icon]').href").await;
-    let icon = icon.as_str().expect("an address").to_owned();
-    let answer = reqwest::Client::new().get(&icon).header("accept-encoding", "gzip").send().await.expect("the icon");
-    let headers: usize = answer.headers().iter().map(|(name, value)| name.as_str().len() + value.len() + 4).sum();
-    let bytes = (headers + answer.bytes().await.expect("its bytes").len()) as u64;
-    transfers.push(Transfer { url: icon, kind: "Icon".into(), encoding: "gzip".into(), bytes });
-
     let total: u64 = transfers.iter().map(|transfer| transfer.bytes).sum();
     let scripts: Vec<&Transfer> = transfers.iter().filter(|transfer| transfer.kind == "Script").collect();
     let script: u64 = scripts.iter().map(|transfer| transfer.bytes).sum();

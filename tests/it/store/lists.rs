@@ -120,6 +120,7 @@ on_both_stores! {
         fill(&store).await;
         let one = all(&store, &MessageFilter { key: Some(b"key-21".to_vec()), ..MessageFilter::default() }).await.remove(0);
         let mut filter = MessageFilter {
+            owner: None,
             cluster: Some("main".into()),
             topic: Some("orders.DLQ".into()),
             state: Some(MessageState::UnderReview),
@@ -127,6 +128,7 @@ on_both_stores! {
             group_id: Some(one.group_id),
             partition: Some(0),
             key: Some(b"key-21".to_vec()),
+            owner: None,
             q: Some("pay-21".into()),
             from_ms: Some(one.dead_lettered_at_ms),
             to_ms: Some(one.dead_lettered_at_ms + 1),

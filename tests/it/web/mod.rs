@@ -3,7 +3,11 @@
 #![allow(clippy::unwrap_used, reason = "a test; clippy.toml allows it in test functions, not in the bodies that run on both databases")]
 
 mod access;
+mod dlq;
 mod group;
 pub mod hostile;
 pub mod house;
+mod message;
 mod reading;
+mod settings;
+mod reveal;
