@@ -12,7 +12,9 @@ use super::{GroupLine, Look, MessageTable, Shell, SignedIn, When, dlq_path, stat
 use crate::api::Failure;
 use crate::api::dlqs::{names_could_be, unknown_dlq};
 use crate::api::query::{DEFAULT_LIMIT, Query, encode};
+use crate::domain::group::Decision;
 use crate::domain::health::Status;
+use crate::domain::readiness::Checks;
 use crate::domain::settings::{DialectChoice, DlqSettings, Partitioner, Start, settings_for};
 use crate::domain::template::KeyTemplate;
 use crate::services::health::{Buckets, DlqDetail, PartitionView};
@@ -178,7 +180,7 @@ pub async fn page(
         depths: Chart::draw(&series(&detail.depths), Measure::Depth, &format::exact(health.depth), now_ms, &[]),
         failures: Failures::of(&detail, failures_page, now_ms, &path, &query),
         heat: HeatCard::of(&heat, &detail, settings.is_some_and(|settings| settings.tenant.is_some()), asked, now_ms, &path),
-        settings: settings.map(settings_lines).unwrap_or_default(),
+        settings: settings.map(|settings| settings_lines(settings, checks_of(&state, &cluster, &topic))).unwrap_or_default(),
         kept: kept(&query),
         filters: FilterForm::of(&query)?,
         table: MessageTable::of(&found, now_ms, &path, &query, &FILTERS).exported(&query, &[("cluster", &cluster), ("topic", &topic)]),
@@ -221,6 +223,11 @@ fn marks(detail: &DlqDetail) -> Vec<Mark> {
     let mut marks: Vec<Mark> = recreated
         .map(|life| Mark { at_ms: life.started_at_ms, label: format!("Topic recreated ({})", format::ordinal(life.incarnation)) })
         .collect();
+    for group in &detail.groups {
+        if let Decision::FixedSince { at_ms } = group.status.decision {
+            marks.push(Mark { at_ms, label: format!("Said to be fixed: {}", super::group_title(group)) });
+        }
+    }
     // What was noticed at once is one mark: a topic has many partitions.
     let mut gaps: BTreeMap<(i64, &str), Vec<&Gap>> = BTreeMap::new();
     for gap in &detail.gaps {
@@ -388,8 +395,15 @@ fn moves(heat: &HeatView, detail: &DlqDetail, to: i32, now_ms: i64) -> Vec<Strin
     said
 }
 
+/// What the entry that covers a topic says of the checks before a replay.
+fn checks_of<'a>(state: &'a AppState, cluster: &str, topic: &str) -> Option<&'a Checks> {
+    let options = &state.options;
+    let entry = options.dlqs.iter().position(|dlq| dlq.cluster == cluster && dlq.topics.covers(topic))?;
+    options.configured.checks.get(entry)
+}
+
 /// What its `[[dlq]]` entry says, for reading.
-fn settings_lines(settings: &DlqSettings) -> Vec<Setting> {
+fn settings_lines(settings: &DlqSettings, checks: Option<&Checks>) -> Vec<Setting> {
     let line = |name, value: Option<String>, note| Setting { name, value, note };
     let template = |template: &Option<KeyTemplate>| template.as_ref().map(|template| text::line(template.source()));
     let dialect = match &settings.dialect {
@@ -406,13 +420,17 @@ fn settings_lines(settings: &DlqSettings) -> Vec<Setting> {
         Start::Latest => "with what came after".to_owned(),
         Start::Age { ms } => format!("with records of the last {}", format::age(ms)),
     };
+    let named = |name: fn(&Checks) -> &Option<String>| checks.and_then(|checks| name(checks).as_deref()).map(text::line);
+    const LATER: Option<&str> = Some("for the version that replays");
     vec![
+        line("Schema", named(|checks| &checks.schema), LATER),
+        line("Duplicate check", named(|checks| &checks.ledger), LATER),
         line("Business key", template(&settings.business_key), None),
         line("Tenant", template(&settings.tenant), None),
         line("Masked in values", (!settings.mask.is_empty()).then(|| text::line(&settings.mask.join(", "))), None),
         line("Keys are hashed by", Some(partitioner.to_owned()), None),
         line("Header format", Some(dialect), None),
-        line("Replay attempts", Some(format!("at most {}", settings.max_laps)), Some("for the version that replays")),
+        line("Replay attempts", Some(format!("at most {}", settings.max_laps)), LATER),
         line("When first seen, read", Some(start), None),
     ]
 }

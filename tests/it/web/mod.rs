@@ -4,9 +4,11 @@
 
 mod access;
 mod dlq;
+mod export;
 mod group;
 pub mod hostile;
 pub mod house;
+mod lists;
 mod live;
 mod message;
 mod reading;
