@@ -29,7 +29,7 @@
       return name !== 'value' || !node.matches('textarea, input:not([type=hidden], [type=checkbox], [type=radio])');
     },
     beforeNodeMorphed(shown, fresh) {
-      if (shown.nodeName === 'TBODY' && shown.closest('table[data-keep-order]')) keepOrder(shown, fresh);
+      if (shown.nodeName === 'TBODY' && shown.closest('[data-keep-order]')) keepOrder(shown, fresh);
     },
   });
 
