@@ -74,7 +74,7 @@
     // What happened before the first connection is told by the page's own mark; after a loss everything is fetched.
     const opened = source = new EventSource(lost ? '/events' : events);
     askedAt = now();
-    for (const name of new Set(['all', 'beat', 'signed-out', ...regions().map(hintOf)])) opened.addEventListener(name, heard);
+    attune();
     opened.onerror = () => {
       if (opened !== source) return;
       // Refused, not lost: perhaps the session is over. Fetching tells, and leads to the sign-in.
@@ -85,6 +85,9 @@
       retrying = setTimeout(connect, Math.min(400 * 2 ** tries++, 3000) * (.75 + Math.random() / 2));
     };
   }
+
+  // Regions may come with a part of the page; listening twice to one name is once.
+  const attune = () => ['all', 'beat', 'signed-out', ...regions().map(hintOf)].forEach(name => source.addEventListener(name, heard));
 
   function heard({ type, data }) {
     heardAt = now();
@@ -146,6 +149,7 @@
       lost = true;
       connect();
     }
+    attune();
     paint();
   }
 

@@ -22,17 +22,17 @@ pub enum MaskedValues {
     Nothing,
     /// Longest first, so that a part of another value does not cut it in two.
     Known(Vec<String>),
-    /// The fields cannot be found (no JSON, or too large), so any text may quote them.
+    /// The fields cannot be found (no value, no JSON, or too large), so any text may quote them.
     Anything,
 }
 
 impl MaskedValues {
     /// Looks the pointers up in a value.
     pub fn of(value: Option<&[u8]>, mask: &[String]) -> MaskedValues {
-        let Some(bytes) = value.filter(|bytes| !bytes.is_empty() && !mask.is_empty()) else { return MaskedValues::Nothing };
-        if bytes.len() > SEARCHED {
-            return MaskedValues::Anything;
+        if mask.is_empty() {
+            return MaskedValues::Nothing;
         }
+        let Some(bytes) = value.filter(|bytes| !bytes.is_empty() && bytes.len() <= SEARCHED) else { return MaskedValues::Anything };
         let Ok(found) = json::find(bytes, mask) else { return MaskedValues::Anything };
         let mut known = Vec::new();
         found.iter().for_each(|field| gather(&bytes[field.start..field.end], &mut known));
@@ -75,12 +75,9 @@ impl MaskedValues {
 /// Whether a record's key, or what was made of it, must not be shown or found beside this value. A key that repeats a masked field gives it away, and
 /// where the fields cannot be looked up (no value, no JSON, too large) nobody knows what the key repeats.
 pub fn hides_key(value: Option<&[u8]>, mask: &[String], key: &[u8]) -> bool {
-    if mask.is_empty() || key.is_empty() {
-        return false;
-    }
     match MaskedValues::of(value, mask) {
-        MaskedValues::Nothing => value.is_none_or(<[u8]>::is_empty),
-        MaskedValues::Anything => true,
+        MaskedValues::Nothing => false,
+        MaskedValues::Anything => !key.is_empty(),
         known => {
             let text = String::from_utf8_lossy(key);
             known.hide(&text) != text

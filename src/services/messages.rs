@@ -201,7 +201,9 @@ fn hide_in_headers(hidden: &MaskedValues, headers: &mut [Header], fields: &mut [
         if known {
             header.name = hidden.hide_bytes(&header.name);
         }
-        if (known || fields.iter().any(|field| field.header == Some(index) && quotes(field)))
+        let mut readings = fields.iter().filter(|field| field.header == Some(index)).peekable();
+        // What nobody reads may quote anything.
+        if (known || readings.peek().is_none() || readings.any(quotes))
             && let Some(value) = &mut header.value
         {
             *value = hidden.hide_bytes(value);

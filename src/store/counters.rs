@@ -32,7 +32,7 @@ impl DlqCounts {
 }
 
 /// Kinds of counter: one per state; `ref` is 0.
-const fn state_kind(state: MessageState) -> &'static str {
+pub(super) const fn state_kind(state: MessageState) -> &'static str {
     match state {
         MessageState::Quarantined => "state/quarantined",
         MessageState::UnderReview => "state/under_review",
@@ -45,13 +45,13 @@ const fn state_kind(state: MessageState) -> &'static str {
 /// Arrivals by minute of dead-lettered time; `ref` is the minute's first ms.
 pub(super) const ARRIVALS: &str = "arrivals";
 /// The same by the half hour, for what looks at a day of many DLQs; `ref` is the half hour's first ms.
-const ARRIVALS_COARSE: &str = "arrivals_30m";
+pub(super) const ARRIVALS_COARSE: &str = "arrivals_30m";
 /// Open messages of a group; `ref` is its id.
 pub(super) const GROUP_OPEN: &str = "group_open";
 /// All messages of a group, with the span of their dead-lettered times; `ref` is its id.
 pub(super) const GROUP_TOTAL: &str = "group_total";
 /// Archived messages whose follow-up is open; `ref` is 0.
-const FOLLOW_UP: &str = "follow_up";
+pub(super) const FOLLOW_UP: &str = "follow_up";
 
 const MINUTE_MS: i64 = 60_000;
 const HALF_HOUR_MS: i64 = 30 * MINUTE_MS;
@@ -94,7 +94,7 @@ fn minute(at_ms: i64) -> i64 {
 }
 
 /// Counters and unfolded deltas in one statement: one snapshot, so each amount is seen exactly once.
-const COUNTS: &str = "SELECT dlq_id, kind, CAST(SUM(amount) AS BIGINT) AS amount FROM (
+pub(super) const COUNTS: &str = "SELECT dlq_id, kind, CAST(SUM(amount) AS BIGINT) AS amount FROM (
         SELECT c.dlq_id, c.kind, c.amount FROM dlqs d JOIN counters c ON c.dlq_id = d.id AND c.ref = 0 AND c.kind IN ($1, $2, $3, $4, $5, $6, $7)
         UNION ALL SELECT dlq_id, kind, amount FROM counter_deltas WHERE ref = 0 AND kind IN ($1, $2, $3, $4, $5, $6, $7)) counted
      GROUP BY dlq_id, kind";
@@ -107,19 +107,20 @@ const ARRIVALS_BY_BUCKET: &str = "SELECT dlq_id, ref - ref % $4 AS bucket, CAST(
 
 /// `$1` the DLQ or 0, `$2` the kind, `[$3, $4)`: one row for each DLQ and one for each delta that is not folded in yet, all of one snapshot.
 /// A row for each counter would cost more to carry than to read.
-const ARRIVALS_OF_EACH: &str = "SELECT d.id, (SELECT STRING_AGG(CAST(c.ref AS TEXT) || ' ' || CAST(c.amount AS TEXT), ',') FROM counters c
+pub(super) const ARRIVALS_OF_EACH: &str =
+    "SELECT d.id, (SELECT STRING_AGG(CAST(c.ref AS TEXT) || ' ' || CAST(c.amount AS TEXT), ',') FROM counters c
         WHERE c.dlq_id = d.id AND c.kind = $2 AND c.ref >= $3 AND c.ref < $4) FROM dlqs d WHERE $1 = 0 OR d.id = $1
      UNION ALL SELECT dlq_id, CAST(ref AS TEXT) || ' ' || CAST(amount AS TEXT) FROM counter_deltas
         WHERE kind = $2 AND ref >= $3 AND ref < $4 AND ($1 = 0 OR dlq_id = $1)";
 
 /// Each MIN is the first entry of an index: `messages_time`, `messages_event`. `$1..$4` the open states; `$5` the earliest event that is
 /// believed: a header in seconds, or of zero, drives no age.
-const OLDEST_OPEN: &str = "SELECT dlq_id, MIN(oldest), MIN(event) FROM (
+pub(super) const OLDEST_OPEN: &str = "SELECT dlq_id, MIN(oldest), MIN(event) FROM (
         SELECT d.id AS dlq_id,
-            (SELECT m.dead_lettered_at_ms FROM messages m WHERE m.dlq_id = d.id AND m.state = s.state ORDER BY m.dead_lettered_at_ms LIMIT 1) AS oldest,
-            (SELECT m.origin_at_ms FROM messages m WHERE m.dlq_id = d.id AND m.state = s.state AND m.origin_at_ms >= $5
+            (SELECT m.dead_lettered_at_ms FROM messages m WHERE m.dlq_id = d.id AND m.state = o.state ORDER BY m.dead_lettered_at_ms LIMIT 1) AS oldest,
+            (SELECT m.origin_at_ms FROM messages m WHERE m.dlq_id = d.id AND m.state = o.state AND m.origin_at_ms >= $5
              ORDER BY m.origin_at_ms LIMIT 1) AS event
-        FROM dlqs d CROSS JOIN (SELECT $1 AS state UNION ALL SELECT $2 UNION ALL SELECT $3 UNION ALL SELECT $4) s) by_state
+        FROM dlqs d CROSS JOIN (SELECT $1 AS state UNION ALL SELECT $2 UNION ALL SELECT $3 UNION ALL SELECT $4) o) by_state
      WHERE oldest IS NOT NULL GROUP BY dlq_id ORDER BY dlq_id";
 
 /// What is counted (`counted`) against what is there (`actual`), by counter, where they differ. One statement, one snapshot.

@@ -2,19 +2,21 @@
 //!
 //! A page must cost the same however deep it lies and however many messages there are, so the query never sorts or counts what it does
 //! not show. It picks one index to walk from the newest id downwards (the driver), checks the other conditions on the way, and stops after `limit`
-//! ids. Where the driver has several lists (the states of several DLQs, the groups of a class) each is walked for `limit` ids and the newest of all are kept.
+//! ids. Where the driver has several lists (the states of several DLQs, the groups of a class) the newest id of each tells which `limit` of them can
+//! hold one of the newest; those are walked for `limit` ids each and the newest of all are kept.
 //!
 //! PostgreSQL would at times rather walk the primary key and filter, which reads the whole table for a rare state. So the leading column of
 //! the index is pinned by a comparison of rows, `(state, id) < (s, after)` with `state >= s`, and the order names it: only that index
 //! gives that order. SQLite can be told the index (`INDEXED BY`), and starts in the middle of its list only for a plain equality. `tests/it/store/plans.rs` holds both to it.
 
 use super::bulk::short_hash;
-use super::counters::ARRIVALS;
+use super::counters::{ARRIVALS, ARRIVALS_COARSE, ARRIVALS_OF_EACH, COUNTS, FOLLOW_UP, OLDEST_OPEN, state_kind};
 use super::groups::folded;
 use super::messages::{MessageFilter, MessagePage, MessageRow, RawMessage, message_row};
+use super::samples::{DEPTHS_AT, NEWEST, SUCCEEDED};
 use super::sql_pieces::{Dialect, rows, text};
 use super::{Store, StoreError};
-use crate::domain::message::MessageState;
+use crate::domain::message::{EARLIEST_PLAUSIBLE_MS, MessageState};
 
 /// A value to bind.
 #[derive(Debug, Clone)]
@@ -153,13 +155,12 @@ impl<'a, D: Dialect> PageQuery<'a, D> {
     fn by_state(&mut self) -> String {
         let states = self.dlq_states();
         let rest = self.rest(Covers::STATE);
-        let (after, limit) = (&self.after, &self.limit);
         let walk = format!(
-            "SELECT m.id FROM {} WHERE m.dlq_id = s.dlq_id AND {}{rest} ORDER BY m.state DESC, m.id DESC LIMIT {limit}",
+            "SELECT m.id FROM {} WHERE m.dlq_id = s.dlq_id AND {}{rest} ORDER BY m.state DESC, m.id DESC LIMIT ",
             messages::<D>("messages_state"),
-            pin::<D>("state", "s.state", after)
+            pin::<D>("state", "s.state", &self.after)
         );
-        for_each::<D>(&states, &walk)
+        self.newest_lists(&states, &walk)
     }
 
     fn by_time(&mut self) -> String {
@@ -190,8 +191,18 @@ impl<'a, D: Dialect> PageQuery<'a, D> {
             groups.push_str(&format!(" AND g.dlq_id {}", self.in_dlqs()));
         }
         let rest = self.rest(if prefix.is_some() { Covers::GROUP_AND_SEARCH } else { Covers::GROUP });
-        let walk = self.pinned("messages_group", "group_id", "s.id", &rest);
-        for_each::<D>(&format!("({groups}) AS s"), &walk)
+        let walk = self.walk("messages_group", "group_id", "s.id", &rest);
+        self.newest_lists(&format!("({groups}) AS s"), &walk)
+    }
+
+    /// The walk for those rows `s` of `outer` whose newest message is the newest: no other list can hold one of the newest `limit` of all. `walk` ends
+    /// where its limit is to stand.
+    fn newest_lists(&self, outer: &str, walk: &str) -> String {
+        let limit = &self.limit;
+        let newest = format!(
+            "(SELECT h.* FROM (SELECT s.*, ({walk}1) AS head FROM {outer}) h WHERE h.head IS NOT NULL ORDER BY h.head DESC LIMIT {limit}) AS s"
+        );
+        for_each::<D>(&newest, &format!("{walk}{limit}"))
     }
 
     /// By the key's hash and then the key itself.
@@ -214,13 +225,17 @@ impl<'a, D: Dialect> PageQuery<'a, D> {
         walks.map(|walk| format!("SELECT id FROM ({walk}) w")).join(" UNION ")
     }
 
-    /// A walk down one value of an index's leading column.
+    /// A walk down one value of an index's leading column, for `limit` ids.
     fn pinned(&self, index: &str, column: &str, value: &str, rest: &str) -> String {
-        let (after, limit) = (&self.after, &self.limit);
+        format!("{}{}", self.walk(index, column, value, rest), self.limit)
+    }
+
+    /// The same up to its limit.
+    fn walk(&self, index: &str, column: &str, value: &str, rest: &str) -> String {
         format!(
-            "SELECT m.id FROM {} WHERE {}{rest} ORDER BY m.{column} DESC, m.id DESC LIMIT {limit}",
+            "SELECT m.id FROM {} WHERE {}{rest} ORDER BY m.{column} DESC, m.id DESC LIMIT ",
             messages::<D>(index),
-            pin::<D>(column, value, after)
+            pin::<D>(column, value, &self.after)
         )
     }
 
@@ -363,12 +378,41 @@ impl Store {
         Ok(MessagePage { items, next })
     }
 
-    /// The query that [`Store::messages`] would run, with the database's own plan for it. For the tests that hold the lists to their indexes.
+    /// The query that [`Store::messages`] would run, as the database plans it. For the tests that hold the lists to their indexes.
     pub async fn explain_messages(&self, filter: &MessageFilter, after: Option<i64>, limit: i64) -> Result<String, StoreError> {
         let Some(scope) = self.scope(filter).await? else { return Ok(String::new()) };
+        let built = match self {
+            Store::Postgres(_) => PageQuery::<sqlx::Postgres>::build(filter, &scope, after, limit + 1),
+            Store::Sqlite(_) => PageQuery::<sqlx::Sqlite>::build(filter, &scope, after, limit + 1),
+        };
+        self.explain(built).await
+    }
+
+    /// What all DLQs together are asked for an overview, with the database's plan of each. For the same tests.
+    pub async fn explain_overview(&self, now_ms: i64) -> Result<Vec<(&'static str, String)>, StoreError> {
+        let (long, word) = (Bind::Long, |word: &str| Bind::Text(word.to_owned()));
+        let kinds = std::iter::once(FOLLOW_UP).chain(MessageState::ALL.map(state_kind)).map(word).collect();
+        let open = MessageState::ALL.into_iter().filter(|state| state.is_open()).map(|state| word(state.as_str()));
+        let arrivals = |kind: &str, from_ms| vec![long(0), word(kind), long(from_ms), long(i64::MAX)];
+        let queries = [
+            ("counts", COUNTS, kinds),
+            ("arrivals of a day", ARRIVALS_OF_EACH, arrivals(ARRIVALS_COARSE, now_ms - 86_400_000)),
+            ("arrivals of 15 minutes", ARRIVALS_OF_EACH, arrivals(ARRIVALS, now_ms - 900_000)),
+            ("oldest open", OLDEST_OPEN, open.chain([long(EARLIEST_PLAUSIBLE_MS)]).collect()),
+            ("newest samples", NEWEST, Vec::new()),
+            ("newest successful samples", SUCCEEDED, Vec::new()),
+            ("depths an hour ago", DEPTHS_AT, vec![long(now_ms - 3_600_000), long(now_ms - 3_000_000)]),
+        ];
+        let mut plans = Vec::new();
+        for (name, sql, binds) in queries {
+            plans.push((name, self.explain(Built { sql: sql.to_owned(), binds }).await?));
+        }
+        Ok(plans)
+    }
+
+    async fn explain(&self, built: Built) -> Result<String, StoreError> {
         let lines = read!(self, |pool| {
-            let built = PageQuery::<Db>::build(filter, &scope, after, limit + 1);
-            #[allow(clippy::disallowed_types, reason = "built above from our own words; every value is bound")]
+            #[allow(clippy::disallowed_types, reason = "built from our own words; every value is bound")]
             let sql = sqlx::AssertSqlSafe(format!("{} {}", Db::EXPLAIN, built.sql));
             let mut query = sqlx::query(sql);
             for bind in built.binds {

@@ -107,17 +107,17 @@ macro_rules! sample_row {
     };
 }
 
-const NEWEST: &str = concat!(
+pub(super) const NEWEST: &str = concat!(
     "SELECT ",
     sample_row!(),
     " FROM dlqs d JOIN samples s ON s.dlq_id = d.id AND s.at_ms = (SELECT MAX(n.at_ms) FROM samples n WHERE n.dlq_id = d.id) ORDER BY d.id"
 );
-const SUCCEEDED: &str = concat!(
+pub(super) const SUCCEEDED: &str = concat!(
     "SELECT ",
     sample_row!(),
     " FROM dlqs d JOIN samples s ON s.dlq_id = d.id AND s.at_ms = (SELECT MAX(n.at_ms) FROM samples n WHERE n.dlq_id = d.id AND n.error IS NULL)"
 );
-const DEPTHS_AT: &str =
+pub(super) const DEPTHS_AT: &str =
     "SELECT d.id, (SELECT s.depth FROM samples s WHERE s.dlq_id = d.id AND s.at_ms >= $1 AND s.at_ms < $2 AND s.depth IS NOT NULL
         ORDER BY s.at_ms LIMIT 1) FROM dlqs d";
 

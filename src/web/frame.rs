@@ -20,6 +20,7 @@ use tower_http::timeout::TimeoutLayer;
 use tower_http::trace::TraceLayer;
 
 use super::AppState;
+use super::guard::identify;
 use super::pages::flash::said;
 use super::pages::{Look, Shell};
 use super::view::text::hex;
@@ -87,6 +88,9 @@ impl MakeRequestId for RandomId {
     }
 }
 
+/// What the router and the layers around it answer by themselves.
+const BEFORE_GUARDS: [StatusCode; 3] = [StatusCode::NOT_FOUND, StatusCode::METHOD_NOT_ALLOWED, StatusCode::PAYLOAD_TOO_LARGE];
+
 #[derive(Template)]
 #[template(path = "error.html")]
 struct ErrorPage {
@@ -107,7 +111,8 @@ async fn write_errors(State(state): State<AppState>, request: Request, next: Nex
     let is_api = request.uri().path().starts_with("/api/");
     let is_plain = matches!(request.uri().path(), "/healthz" | "/readyz");
     let id = request_id(request.extensions()).map(str::to_owned);
-    let look = Look::of(request.headers());
+    let headers = request.headers().clone();
+    let look = Look::of(&headers);
     let mut response = next.run(request).await;
     let status = response.status();
     if look.flash.is_some() && status.is_success() && is_page(&response) {
@@ -121,8 +126,17 @@ async fn write_errors(State(state): State<AppState>, request: Request, next: Nex
         None if is_page(&response) => return response,
         None => Failure::of_status(status),
     };
-    let principal = response.extensions().get::<Principal>().cloned();
-    let mut written = if is_api { problem(&failure, id.as_deref()) } else { page(&state, failure, principal, look, id) };
+    let mut written = if is_api {
+        problem(&failure, id.as_deref())
+    } else {
+        let principal = match response.extensions().get::<Principal>() {
+            Some(principal) => Some(principal.clone()),
+            // No guard saw the request, so nobody asked the store yet; elsewhere its silence may be the error.
+            None if BEFORE_GUARDS.contains(&status) => identify(&state, &headers).await.ok().flatten(),
+            None => None,
+        };
+        page(&state, failure, principal, look, id)
+    };
     // A status may need its headers (Allow, WWW-Authenticate, Retry-After, HX-Redirect).
     for (name, value) in response.headers() {
         if *name != header::CONTENT_TYPE && *name != header::CONTENT_LENGTH {

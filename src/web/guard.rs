@@ -39,16 +39,19 @@ pub async fn require(State((state, role)): State<(AppState, Role)>, mut request:
             response.extensions_mut().insert(principal);
             response
         }
-        Ok(Some(principal)) => too_little(&principal, role).into_response(),
+        Ok(Some(principal)) => too_little(principal, role),
         Ok(None) => not_signed_in(&state, &request),
         Err(failure) => failure.into_response(),
     }
 }
 
-/// The refusal of somebody whose role does not reach; it names both roles.
-pub fn too_little(principal: &Principal, role: Role) -> Failure {
+/// The refusal of somebody whose role does not reach. It names both roles, and its page shows who is signed in.
+pub fn too_little(principal: Principal, role: Role) -> Response {
     let (needed, has) = (role.as_str(), principal.role.as_str());
-    Failure::forbidden(format!("This needs the role {needed}, and {} has the role {has}. An admin can change that.", principal.name))
+    let detail = format!("This needs the role {needed}, and {} has the role {has}. An admin can change that.", principal.name);
+    let mut response = Failure::forbidden(detail).into_response();
+    response.extensions_mut().insert(principal);
+    response
 }
 
 /// Who sent this: a bearer token's principal, or a session's. None: nobody we know.

@@ -157,7 +157,7 @@ pub async fn setup_page(
     {
         return match principal.role {
             Role::Admin => Ok(checklist::page(&state, &principal, look).await?.into_response()),
-            _ => Err(too_little(&principal, Role::Admin)),
+            _ => Ok(too_little(principal, Role::Admin)),
         };
     }
     let holds = state.access.setup_token_holds(token).await;

@@ -232,12 +232,13 @@ fn count(number: Option<usize>) -> String {
 
 impl TestView {
     fn of(run: Run, now_ms: i64) -> TestView {
-        let failed = run.steps.iter().filter(|step| step.outcome == Outcome::Failed).count();
+        let steps = |outcome| run.steps.iter().filter(|step| step.outcome == outcome).count();
         let under_way = run.ended_at_ms.is_none();
-        let verdict = match (under_way, failed) {
-            (true, _) => "Test under way".to_owned(),
-            (false, 0) => "Test passed".to_owned(),
-            (false, n) => format!("Test failed: {}", format::counted(n as i64, "step", "steps")),
+        let verdict = match (under_way, steps(Outcome::Failed), steps(Outcome::Warning)) {
+            (true, ..) => "Test under way".to_owned(),
+            (false, 0, 0) => "Test passed".to_owned(),
+            (false, 0, n) => format!("Test passed with {}", format::counted(n as i64, "warning", "warnings")),
+            (false, n, _) => format!("Test failed: {}", format::counted(n as i64, "step", "steps")),
         };
         TestView {
             when: When::of(run.started_at_ms, now_ms),

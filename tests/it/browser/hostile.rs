@@ -15,7 +15,7 @@ const BROUGHT: &str = "
     return [...elements.map(e => e.outerHTML.slice(0, 80)), ...deceits.map(c => `U+${c.codePointAt(0).toString(16)}`)];";
 
 /// The one file that Chromium saved, taken out of the folder.
-async fn downloaded(folder: &tempfile::TempDir) -> Vec<u8> {
+pub async fn downloaded(folder: &tempfile::TempDir) -> Vec<u8> {
     for _ in 0..200 {
         tokio::time::sleep(Duration::from_millis(100)).await;
         let files = std::fs::read_dir(folder.path()).expect("the folder").map(|file| file.expect("a file").path());

@@ -7,9 +7,11 @@ use lazaret::domain::record::Record;
 use lazaret::services::intake::ClusterStatus;
 use lazaret::store::samples::Sample;
 use tempfile::TempDir;
+use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 
 use super::driver::Browser;
+use super::line::Line;
 use crate::support;
 use crate::web::hostile::{fixtures, hostile};
 use crate::web::house::{HOUR_MS, House, MINUTE_MS, NOW_MS, record};
@@ -41,10 +43,15 @@ impl Drop for Stage {
 impl Stage {
     /// Nobody and nothing in it.
     pub async fn bare() -> Stage {
+        let listener = free_port().await;
+        let url = url_of(&listener);
+        Stage::at_url(listener, url).await
+    }
+
+    /// Served at `listener`, reached at `url`.
+    async fn at_url(listener: TcpListener, url: String) -> Stage {
         let (store, folder) = support::sqlite().await;
         let mut house = House::new(store).await;
-        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a free port");
-        let url = format!("http://{}", listener.local_addr().expect("its address"));
         house.options.public_url = url.clone();
         let cluster = ClusterStatus::new("main");
         let task = serve(&house, &cluster, listener);
@@ -54,10 +61,14 @@ impl Stage {
     /// The users, and no DLQ yet.
     pub async fn empty() -> Stage {
         let stage = Stage::bare().await;
-        for (name, role) in USERS {
-            stage.house.access.add_user(name, PASSWORD, role, OwnerScope::All).await.expect("a user");
-        }
+        stage.add_users().await;
         stage
+    }
+
+    async fn add_users(&self) {
+        for (name, role) in USERS {
+            self.house.access.add_user(name, PASSWORD, role, OwnerScope::All).await.expect("a user");
+        }
     }
 
     /// The users and a bad night.
@@ -75,6 +86,16 @@ impl Stage {
             stage.house.sample(&dlq, 0, Some("main: broker 3 does not answer")).await;
         }
         stage
+    }
+
+    /// The furnished house, and the line by which it is reached.
+    pub async fn behind_a_line() -> (Stage, Line) {
+        let (server, outside) = (free_port().await, free_port().await);
+        let (url, inside) = (url_of(&outside), server.local_addr().expect("its address"));
+        let stage = Stage::at_url(server, url).await;
+        stage.add_users().await;
+        furnish(&stage.house).await;
+        (stage, Line::new(outside, inside))
     }
 
     pub fn at(&self, path: &str) -> String {
@@ -96,8 +117,16 @@ impl Stage {
     }
 }
 
+async fn free_port() -> TcpListener {
+    TcpListener::bind("127.0.0.1:0").await.expect("a free port")
+}
+
+fn url_of(listener: &TcpListener) -> String {
+    format!("http://{}", listener.local_addr().expect("its address"))
+}
+
 #[allow(clippy::disallowed_methods, reason = "a test's own server; a panic in it shows as a page that does not come")]
-fn serve(house: &House, cluster: &ClusterStatus, listener: tokio::net::TcpListener) -> JoinHandle<()> {
+fn serve(house: &House, cluster: &ClusterStatus, listener: TcpListener) -> JoinHandle<()> {
     let service = lazaret::web::router(house.state().with_clusters([cluster.clone()])).into_make_service_with_connect_info::<SocketAddr>();
     tokio::spawn(async move { axum::serve(listener, service).await.expect("it serves") })
 }

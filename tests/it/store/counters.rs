@@ -19,6 +19,10 @@ on_both_stores! {
         let counts = store.dlq_counts().await.unwrap();
         let arrivals = store.arrivals(None, NOW, NOW + 60 * MINUTE, MINUTE).await.unwrap();
         let groups = store.groups(feed.id.dlq_id, i64::MAX, 10).await.unwrap();
+        let halves = store.arrivals_by_half_hour(None, NOW).await.unwrap();
+        assert_eq!((&halves[&feed.id.dlq_id], &halves[&other.id.dlq_id]), (&vec![(NOW, 30)], &vec![(NOW, 1)]));
+        let minutes = store.arrivals_by_minute(Some(feed.id.dlq_id), NOW + MINUTE + 5, NOW + 3 * MINUTE).await.unwrap();
+        assert_eq!(minutes.into_iter().collect::<Vec<_>>(), [(feed.id.dlq_id, vec![(NOW + MINUTE, 3), (NOW + 2 * MINUTE, 3)])]);
         assert_eq!(counts[&feed.id.dlq_id].by_state["quarantined"], 30);
         assert_eq!((counts[&feed.id.dlq_id].depth(), counts[&feed.id.dlq_id].follow_up_open), (30, 0));
         assert_eq!(counts[&other.id.dlq_id].depth(), 1);
@@ -27,6 +31,7 @@ on_both_stores! {
             assert_eq!(store.dlq_counts().await.unwrap(), counts);
             assert_eq!(store.arrivals(None, NOW, NOW + 60 * MINUTE, MINUTE).await.unwrap(), arrivals);
             assert_eq!(store.groups(feed.id.dlq_id, i64::MAX, 10).await.unwrap(), groups);
+            assert_eq!(store.arrivals_by_half_hour(None, NOW).await.unwrap(), halves);
             assert_eq!(store.check_counters(feed.id.dlq_id).await.unwrap(), []);
         }
         // More of the same counters, onto what is folded.

@@ -242,4 +242,63 @@ on_both_stores! {
         assert_eq!(row.exception_class.as_deref(), Some("java.net.SocketTimeoutException"));
         assert!(store.newest_record(feed.id).await.unwrap().is_some());
     }
+
+    async fn an_owner_narrows_to_their_dlqs(store: Store) {
+        let first = fill(&store).await;
+        store.describe_dlq(first, Some("payments"), None).await.unwrap();
+        let of = |owner: &str| MessageFilter { owner: Some(owner.into()), ..MessageFilter::default() };
+        let found = all(&store, &of("payments")).await;
+        assert_eq!((found.len(), found.iter().all(|row| row.dlq_id == first)), (60, true));
+        assert_eq!(all(&store, &of("fraud")).await, []);
+        assert_eq!(all(&store, &MessageFilter { topic: Some("mail.DLT".into()), ..of("payments") }).await, []);
+    }
+
+    async fn of_more_lists_than_a_page_has_rows_the_newest_are_found(store: Store) {
+        // 40 DLQs of 3 groups each, taken in in turns: more lists, by DLQ and by group, than a page of 5 has rows.
+        let mut feeds = Vec::new();
+        for dlq in 0..40 {
+            feeds.push(Feed::open(&store, &format!("team-{dlq}.DLQ"), 0).await);
+        }
+        for offset in 0..6 {
+            for (dlq, feed) in feeds.iter_mut().enumerate() {
+                let mut new = message(0, offset);
+                new.group = group(&format!("g{}", (offset + dlq as i64) % 3), FailureClass::Transient, "java.net.SocketTimeoutException", "read timed out");
+                feed.take_in(&store, vec![new]).await;
+            }
+        }
+        let newest: Vec<i64> = all(&store, &MessageFilter::default()).await.iter().map(|row| row.id).collect();
+        for filter in [
+            MessageFilter { state: Some(MessageState::Quarantined), ..MessageFilter::default() },
+            MessageFilter { cluster: Some("main".into()), ..MessageFilter::default() },
+            MessageFilter { class: Some(FailureClass::Transient), ..MessageFilter::default() },
+            MessageFilter { q: Some("java.net".into()), ..MessageFilter::default() },
+        ] {
+            let (mut paged, mut after) = (Vec::new(), None);
+            loop {
+                let page = store.messages(&filter, after, 5).await.unwrap();
+                paged.extend(page.items.iter().map(|row| row.id));
+                after = page.next;
+                if after.is_none() {
+                    break;
+                }
+            }
+            assert_eq!(paged, newest, "{filter:?}");
+        }
+    }
+
+    async fn a_key_that_must_not_be_shown_is_neither_shown_nor_found(store: Store) {
+        let mut feed = Feed::open(&store, "orders.DLQ", 0).await;
+        let mut hidden = message(0, 0);
+        hidden.key_masked = true;
+        hidden.business_key = None;
+        feed.take_in(&store, vec![hidden]).await;
+        let row = all(&store, &MessageFilter::default()).await.remove(0);
+        assert_eq!(row.key.as_deref(), Some("•••".as_bytes()));
+        let by_key = MessageFilter { key: Some(b"key-0".to_vec()), ..MessageFilter::default() };
+        let by_q = MessageFilter { q: Some("key-0".into()), ..MessageFilter::default() };
+        let by_both = MessageFilter { q: Some("key-0".into()), ..by_key.clone() };
+        for filter in [by_key, by_q, by_both] {
+            assert_eq!(all(&store, &filter).await, [], "{filter:?}");
+        }
+    }
 }

@@ -4,10 +4,14 @@
 
 mod access;
 mod dlq;
+mod export;
 mod group;
 pub mod hostile;
 pub mod house;
+mod lists;
+mod live;
 mod message;
 mod reading;
 mod reveal;
 mod settings;
+mod shell;
