@@ -120,7 +120,6 @@ on_both_stores! {
         fill(&store).await;
         let one = all(&store, &MessageFilter { key: Some(b"key-21".to_vec()), ..MessageFilter::default() }).await.remove(0);
         let mut filter = MessageFilter {
-            owner: None,
             cluster: Some("main".into()),
             topic: Some("orders.DLQ".into()),
             state: Some(MessageState::UnderReview),

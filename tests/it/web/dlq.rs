@@ -3,7 +3,6 @@
 use axum::http::StatusCode;
 use lazaret::domain::settings::{DlqSettings, TopicMatch};
 use lazaret::domain::template::KeyTemplate;
-use lazaret::store::Store;
 use lazaret::store::positions::{Gap, GapKind, PartitionId};
 use lazaret::store::samples::PartitionSample;
 

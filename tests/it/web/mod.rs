@@ -9,5 +9,5 @@ pub mod hostile;
 pub mod house;
 mod message;
 mod reading;
-mod settings;
 mod reveal;
+mod settings;
