@@ -291,7 +291,7 @@ on_both_stores! {
         let part = house
             .send(
                 Request::get(format!("/groups/{id}"))
-                    .header(header::AUTHORIZATION, format!("Bearer {}", TOKEN))
+                    .header(header::AUTHORIZATION, format!("Bearer {TOKEN}"))
                     .header("hx-request", "true")
                     .body(Body::empty())
                     .unwrap(),
