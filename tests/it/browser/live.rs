@@ -64,14 +64,18 @@ async fn sit_down(stage: &Stage, reader: &Reader) -> Browser {
 }
 
 async fn live(browser: &Browser) {
-    browser.until("the chip says Live", Duration::from_secs(20), "return document.querySelector('#chip').textContent.startsWith('Live')").await;
+    browser
+        .until("the chip says Live", Duration::from_secs(20), "return document.querySelector('#chip').textContent.startsWith('Live')")
+        .await;
 }
 
 /// A failure more for the worst, and now and then a queue that was quiet.
 async fn something_happens(stage: &Stage, update: i64) {
     stage.house.clock.step(PACE);
     let at = NOW_MS + update * 3_000;
-    let more = |topic: &str, offset: i64| vec![record(topic, offset, at, r#"{"payment_id":"pay-new"}"#, "Connection to wallet-db timed out after 5000 ms")];
+    let more = |topic: &str, offset: i64| {
+        vec![record(topic, offset, at, r#"{"payment_id":"pay-new"}"#, "Connection to wallet-db timed out after 5000 ms")]
+    };
     let wallet = stage.house.take_in(WALLET, more(WALLET, HOSTILE + 4 + update)).await;
     stage.house.sample(&wallet, 0, None).await;
     if update % 5 == 4 {
@@ -86,12 +90,7 @@ async fn twenty_updates_in_a_minute_shift_nothing_and_leave_the_reader_alone() {
     let group = stage.house.json(&format!("/api/v1/messages?topic={WALLET}&limit=20")).await["items"].clone();
     let group = group.as_array().and_then(|items| items.iter().find(|item| item["offset"] == HOSTILE - 1)).expect("it")["group"].clone();
     let readers = [
-        Reader {
-            path: "/".into(),
-            screen: WIDE,
-            does: "scrollTo(0, 120)",
-            types_into: ".filters input[name=q]",
-        },
+        Reader { path: "/".into(), screen: WIDE, does: "scrollTo(0, 120)", types_into: ".filters input[name=q]" },
         Reader {
             path: format!("/dlqs/main/{WALLET}"),
             screen: WIDE,
@@ -157,7 +156,13 @@ async fn rows_keep_their_place_until_the_reader_asks() {
     assert_eq!(browser.ask(order).await, before, "rows stay under the pointer");
     assert!(browser.text("#toasts").await.contains("Order changed"));
     browser.click("#toasts a").await;
-    browser.until("the new order", Duration::from_secs(10), "return document.querySelector('#dlqs tbody .name').textContent === 'payments.fraud.DLQ'").await;
+    browser
+        .until(
+            "the new order",
+            Duration::from_secs(10),
+            "return document.querySelector('#dlqs tbody .name').textContent === 'payments.fraud.DLQ'",
+        )
+        .await;
     assert_ne!(browser.ask(order).await, before);
     assert_eq!(browser.console().await, Vec::<Value>::new());
 
@@ -186,7 +191,9 @@ async fn broken(mode: Mode) -> String {
 
     let began = tokio::time::Instant::now();
     line.set(mode);
-    browser.until("the chip says Stale", Duration::from_secs(15), "return document.querySelector('#chip').textContent.startsWith('Stale')").await;
+    browser
+        .until("the chip says Stale", Duration::from_secs(15), "return document.querySelector('#chip').textContent.startsWith('Stale')")
+        .await;
     let stale = began.elapsed();
     let chip = browser.text("#chip").await;
     assert!(chip.ends_with(" s"), "it says since when: {chip}");

@@ -143,12 +143,12 @@ async fn it_ends_with_the_session_and_with_the_process() {
     let (store, _folder) = sqlite().await;
     let house = House::new(store).await;
     house.access.add_user("ana", "correct horse battery", Role::Viewer, OwnerScope::All).await.unwrap();
-    let cookie = house.access.sign_in("ana", "correct horse battery").await.unwrap().unwrap();
+    let cookie = house.access.sign_in("ana", "correct horse battery", None).await.unwrap().unwrap();
     let state = quick(&house).with_stop(Default::default());
     let mut hers = Listener::open(&state, "/events", (header::COOKIE, format!("lazaret={cookie}"))).await;
     let mut tokens = Listener::open(&state, "/events", bearer()).await;
     assert_eq!(hers.next().await.as_deref(), Some("beat"));
-    house.access.sign_out(&cookie).await.unwrap();
+    house.access.sign_out(&cookie, None).await.unwrap();
     assert_eq!(hers.hints(1).await, ["signed-out"]);
     assert_eq!(hers.next().await, None);
     for _ in 0..4 {

@@ -88,7 +88,7 @@ async fn preferences_lead_back_to_a_page_of_ours_or_to_the_overview() {
 async fn what_was_done_is_said_once() {
     let (house, _folder) = house().await;
     house.access.add_user("ana", "correct horse battery", Role::Viewer, OwnerScope::All).await.unwrap();
-    let session = house.access.sign_in("ana", "correct horse battery").await.unwrap().unwrap();
+    let session = house.access.sign_in("ana", "correct horse battery", None).await.unwrap().unwrap();
     let out = house.post("/sign-out", "", &format!("lazaret={session}")).await;
     let cookies: Vec<&str> = out.headers.get_all(header::SET_COOKIE).iter().map(|cookie| cookie.to_str().unwrap()).collect();
     let flash = cookies.iter().find(|cookie| cookie.starts_with("lazaret-flash=")).expect("what to say next");
