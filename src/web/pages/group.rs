@@ -268,7 +268,7 @@ impl View<'_> {
             dlq_path: dlq_path(&group.cluster, &group.topic),
             status: StatusView::of(&group, now_ms),
             trend: trend(&newest.items, newest.next.is_none(), now_ms),
-            samples: newest.items.iter().take(SAMPLES).map(|row| MessageLine::of(row, now_ms)).collect(),
+            samples: samples(&newest.items).into_iter().map(|row| MessageLine::of(row, now_ms)).collect(),
             identity: identity(&group),
             class_reason: newest.items.first().map(|row| text::short_line(&row.class_reason, 300)),
             fingerprint: group.fingerprint.clone(),
@@ -483,6 +483,14 @@ impl NoteLine {
     fn of(note: &Note, now_ms: i64) -> NoteLine {
         NoteLine { author: text::short_line(&note.author, 64), when: When::of(note.at_ms, now_ms), text: text::block(&note.note) }
     }
+}
+
+/// The newest by dead-lettered time: partitions are taken in one after the other, so the last one taken in need not be the last that failed.
+fn samples(newest: &[MessageRow]) -> Vec<&MessageRow> {
+    let mut samples: Vec<&MessageRow> = newest.iter().collect();
+    samples.sort_by_key(|row| std::cmp::Reverse((row.dead_lettered_at_ms, row.id)));
+    samples.truncate(SAMPLES);
+    samples
 }
 
 /// How a group arrives, out of its newest messages; `all` of it or not. What lies before the oldest of them is not known then.

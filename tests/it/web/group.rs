@@ -8,7 +8,7 @@ use lazaret::store::Store;
 use scraper::Html;
 use serde_json::{Value, json};
 
-use super::house::{Answer, HOUR_MS, House, MINUTE_MS, NOW_MS, all, attributes, record, text_of};
+use super::house::{Answer, HOUR_MS, House, MINUTE_MS, NOW_MS, TOKEN, all, attributes, record, text_of};
 use crate::on_both_stores;
 
 const TOPIC: &str = "payments.wallet.DLQ";
@@ -285,13 +285,13 @@ on_both_stores! {
         assert_eq!(lines, ["key user-790% here, 0% elsewhere", "header region⟨U+202E⟩ = eu90% here, 0% elsewhere"]);
         assert!(text_of(&page, "#unusual").contains("(n = 100 / 100)"));
         assert_eq!(all(&page, "#samples tbody tr").len(), 5);
-        assert_eq!(text_of(&page, "#samples td[data-l='Partition / offset']"), "0 / 99", "the newest");
+        assert_eq!(text_of(&page, "#samples td[data-l='Partition / offset']"), "0 / 0", "the newest that failed, not the last taken in");
         assert!(attributes(&page, "#group a", "href").contains(&format!("/dlqs/main/orders.DLQ?group={id}#messages")));
         assert_eq!(all(&page, ".stat b")[..2], ["100", "100"], "open, and all of them in the last hour");
         let part = house
             .send(
                 Request::get(format!("/groups/{id}"))
-                    .header(header::AUTHORIZATION, format!("Bearer {}", crate::web::house::TOKEN))
+                    .header(header::AUTHORIZATION, format!("Bearer {TOKEN}"))
                     .header("hx-request", "true")
                     .body(Body::empty())
                     .unwrap(),

@@ -49,7 +49,7 @@ pub fn hostile(topic: &str, from: i64) -> Vec<Record> {
 fn assert_inert(path: &str, text: &str) {
     let page = Html::parse_document(text);
     let known: BTreeSet<&str> = "html head meta title link body a header svg path circle nav form input span button main h1 h2 p ul li \
-        div b select option table thead tr th tbody td time pre details summary section aside dl dt dd code progress br label"
+        div b select option table thead tr th tbody td time pre details summary section aside dl dt dd code progress br label rect line text ol meter"
         .split_whitespace()
         .collect();
     for element in page.tree.values().filter_map(|node| node.as_element()) {
