@@ -17,7 +17,6 @@ const FOCUS: &str = "
     if (!element || element === document.body) return { at: null };
     const style = getComputedStyle(element), box = element.getBoundingClientRect(), faults = [];
     const ring = style.outlineStyle !== 'none' && parseFloat(style.outlineWidth) >= 2;
-    if (!element.matches(':focus-visible')) faults.push('not :focus-visible');
     if (!ring) faults.push(`no outline: ${style.outline}`);
     if (box.width < 1 || box.height < 1) faults.push('no size');
     if (box.bottom <= 0 || box.right <= 0 || box.top >= innerHeight || box.left >= innerWidth) faults.push('outside of the screen');

@@ -140,13 +140,19 @@ fn fits(route: &str, path: &str) -> bool {
     route.len() == path.len() && route.iter().zip(path).all(|(piece, given)| piece.starts_with('{') || *piece == given)
 }
 
-/// What makes the page wider than the screen.
+/// What makes the page wider than the screen: elements, and text that runs out of its element.
 pub async fn overflow(browser: &Browser) -> Option<String> {
     let script = "
         const page = document.documentElement;
         if (page.scrollWidth <= page.clientWidth) return null;
-        const beyond = [...document.querySelectorAll('body *')].filter(e => e.getBoundingClientRect().right > page.clientWidth + .4);
-        return `${page.scrollWidth} px wide: ${beyond.map(e => e.outerHTML.slice(0, 80)).slice(0, 4).join(' ')}`;";
+        const out = box => box.right > page.clientWidth + .1;
+        const found = [...document.querySelectorAll('body *')].filter(e => out(e.getBoundingClientRect())).map(e => e.outerHTML.slice(0, 80));
+        const texts = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT), range = document.createRange();
+        while (texts.nextNode()) {
+            range.selectNodeContents(texts.currentNode);
+            if ([...range.getClientRects()].some(out)) found.push(`text ${texts.currentNode.data.slice(0, 60)}`);
+        }
+        return `${page.scrollWidth} px wide: ${found.slice(-5).join(' ')}`;";
     browser.ask(script).await.as_str().map(str::to_owned)
 }
 
