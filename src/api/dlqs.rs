@@ -10,6 +10,9 @@ use super::{Failure, Page};
 use crate::domain::health::Status;
 use crate::services::health::{DlqDetail, DlqHealth, Health, PartitionView};
 
+/// How many failure groups are listed.
+const GROUPS_SHOWN: usize = 100;
+
 /// One DLQ. `null` is unknown; an age is also null while there is no message that could have one.
 #[derive(Debug, Serialize)]
 pub struct DlqItem {
@@ -193,11 +196,11 @@ impl From<&PartitionView> for PartitionItem {
     }
 }
 
-impl From<&DlqDetail> for DlqDetailItem {
-    fn from(detail: &DlqDetail) -> DlqDetailItem {
+impl DlqDetailItem {
+    fn of(detail: &DlqDetail, now_ms: i64) -> DlqDetailItem {
         DlqDetailItem {
             dlq: DlqItem::from(&detail.health),
-            groups: detail.groups.iter().map(GroupItem::from).collect(),
+            groups: detail.groups.iter().take(GROUPS_SHOWN).map(|group| GroupItem::of(group, now_ms)).collect(),
             checks: Checks::default(),
             partitions: detail.partitions.iter().map(PartitionItem::from).collect(),
         }
@@ -215,7 +218,7 @@ pub async fn one(
         return Err(unknown_dlq(&cluster, &topic));
     }
     match health.one(&cluster, &topic).await? {
-        Some(detail) => Ok(Json(DlqDetailItem::from(&detail))),
+        Some(detail) => Ok(Json(DlqDetailItem::of(&detail, health.clock.now_ms()))),
         None => Err(unknown_dlq(&cluster, &topic)),
     }
 }

@@ -6,6 +6,7 @@ use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 
 use crate::services::access::AccessError;
+use crate::services::messages::MessagesError;
 use crate::store::StoreError;
 
 /// A status and a sentence for the one who asked. Never holds internals or secrets.
@@ -83,6 +84,18 @@ impl From<AccessError> for Failure {
             AccessError::Store(error) => error.into(),
             AccessError::Machine(reason) => {
                 tracing::error!(reason, "access failed");
+                Failure::internal()
+            }
+        }
+    }
+}
+
+impl From<MessagesError> for Failure {
+    fn from(error: MessagesError) -> Failure {
+        match error {
+            MessagesError::Store(error) => error.into(),
+            MessagesError::Stopped(error) => {
+                tracing::error!(error = %error, "a message could not be prepared");
                 Failure::internal()
             }
         }

@@ -6,7 +6,8 @@ use serde::Serialize;
 
 use super::Failure;
 use super::query::Query;
-use crate::services::messages::Messages;
+use crate::domain::group::{Decision, Link, Ticket};
+use crate::services::groups::Groups;
 use crate::store::groups::Group;
 
 /// A failure group, with everything its fingerprint is made of.
@@ -28,10 +29,54 @@ pub struct GroupItem {
     pub total: i64,
     pub first_at_ms: Option<i64>,
     pub last_at_ms: Option<i64>,
+    pub status: StatusItem,
 }
 
-impl From<&Group> for GroupItem {
-    fn from(group: &Group) -> GroupItem {
+/// What people decided about a group.
+#[derive(Debug, Serialize)]
+pub struct StatusItem {
+    /// What holds now: open, known, fixed, regressed (messages came after the fix) or ignored.
+    pub shown: &'static str,
+    /// What was decided: open, known, fixed_since or ignored_until.
+    pub decision: &'static str,
+    pub owner: Option<String>,
+    pub ticket: Option<String>,
+    pub fixed_since_ms: Option<i64>,
+    pub ignored_until_ms: Option<i64>,
+    pub runbook: Option<String>,
+    /// Null: nobody decided anything yet.
+    pub decided_by: Option<String>,
+    pub decided_at_ms: Option<i64>,
+    /// Rises with each decision.
+    pub version: i64,
+}
+
+impl StatusItem {
+    fn of(group: &Group, now_ms: i64) -> StatusItem {
+        let status = &group.status;
+        let (owner, ticket) = match &status.decision {
+            Decision::Known { owner, ticket } => (owner.clone(), ticket.as_ref().map(Ticket::as_str)),
+            _ => (None, None),
+        };
+        let decided = status.decided.as_ref();
+        StatusItem {
+            shown: group.shown(now_ms).as_str(),
+            decision: status.decision.as_str(),
+            owner,
+            ticket: ticket.map(str::to_owned),
+            fixed_since_ms: if let Decision::FixedSince { at_ms } = status.decision { Some(at_ms) } else { None },
+            ignored_until_ms: if let Decision::IgnoredUntil { until_ms } = status.decision { Some(until_ms) } else { None },
+            runbook: status.runbook.as_ref().map(Link::as_str).map(str::to_owned),
+            decided_by: decided.map(|decided| decided.by.clone()),
+            decided_at_ms: decided.map(|decided| decided.at_ms),
+            version: status.version,
+        }
+    }
+}
+
+impl GroupItem {
+    /// The group as of `now_ms`.
+    pub fn of(group: &Group, now_ms: i64) -> GroupItem {
         GroupItem {
             id: group.id,
             cluster: group.cluster.clone(),
@@ -46,18 +91,20 @@ impl From<&Group> for GroupItem {
             total: group.total,
             first_at_ms: group.first_at_ms,
             last_at_ms: group.last_at_ms,
+            status: StatusItem::of(group, now_ms),
         }
     }
 }
 
 /// One group.
-pub async fn one(State(messages): State<Messages>, Path(id): Path<String>, RawQuery(raw): RawQuery) -> Result<Json<GroupItem>, Failure> {
+pub async fn one(State(groups): State<Groups>, Path(id): Path<String>, RawQuery(raw): RawQuery) -> Result<Json<GroupItem>, Failure> {
     Query::parse(raw.as_deref(), &[])?;
     let group = match super::query::id(&id) {
-        Some(id) => messages.store.group(id).await?,
+        Some(id) => groups.store.group(id).await?,
         None => None,
     };
-    group.as_ref().map(|group| Json(GroupItem::from(group))).ok_or_else(|| unknown_group(&id))
+    let now_ms = groups.clock.now_ms();
+    group.map(|group| Json(GroupItem::of(&group, now_ms))).ok_or_else(|| unknown_group(&id))
 }
 
 /// 404 with a way on.

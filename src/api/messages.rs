@@ -148,9 +148,9 @@ pub fn value_note(value: &ShownValue) -> Option<String> {
             "Fields of this DLQ are masked, and this value is not JSON in which they could be found: all of it is withheld.".to_owned(),
         ),
         ShownValue::Masked { fields, .. } if fields.is_empty() => {
-            Some("None of the masked fields is in this value. Shown as JSON written anew; digits are exact.".to_owned())
+            Some("None of the masked fields is in this value: it is shown as written.".to_owned())
         }
-        ShownValue::Masked { fields, .. } => Some(format!("Masked: {}. Shown as JSON written anew; digits are exact.", fields.join(", "))),
+        ShownValue::Masked { fields, .. } => Some(format!("Masked: {}. All else is as written.", fields.join(", "))),
     }
 }
 

@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
+use super::audit_key::KeySource;
 use super::use_ring;
-use crate::config::{Config, Tier};
+use crate::config::{Config, Tier, audit_key};
 use crate::domain::settings::{ClusterSettings, DlqSettings, settings_for};
 use crate::kafka::client::KafkaError;
 use crate::kafka::inspect::Inspector;
@@ -38,6 +39,7 @@ pub async fn check(config: &Config, mut seen: impl FnMut(&Progress)) -> Report {
     };
     tell(Progress::Trying("database".to_owned()));
     database(config).await.into_iter().for_each(|step| tell(Progress::Done(step)));
+    tell(Progress::Done(trail_key(&KeySource::from(config))));
     let mut acls = Vec::new();
     for cluster in &config.clusters {
         let missing = self::cluster(cluster, config.dlq_settings(), &mut tell).await;
@@ -63,6 +65,24 @@ async fn database(config: &Config) -> Vec<Step> {
     }
 }
 
+/// Whether `serve` has, or will have, a key for the trail of decisions.
+fn trail_key(source: &KeySource) -> Step {
+    const SUBJECT: &str = "audit key";
+    match source {
+        KeySource::Given(_) => Step::new(SUBJECT, Outcome::Passed, "read from audit.key_file"),
+        KeySource::Missing => {
+            Step::new(SUBJECT, Outcome::Failed, format!("audit.key_file {}", audit_key::MISSING)).remedy(audit_key::REMEDY)
+        }
+        KeySource::Beside(path) if !path.exists() => {
+            Step::new(SUBJECT, Outcome::NotChecked, format!("{} is not there yet; `lazaret serve` makes it", path.display()))
+        }
+        KeySource::Beside(path) => match audit_key::read(path) {
+            Ok(_) => Step::new(SUBJECT, Outcome::Passed, format!("read from {}", path.display())),
+            Err(what) => Step::new(SUBJECT, Outcome::Failed, what).remedy("Put the right file back, or name another in audit.key_file"),
+        },
+    }
+}
+
 fn ledger_tiers(config: &Config) -> Vec<(String, LedgerTier)> {
     let mut tiers = Vec::new();
     for (name, ledger) in &config.ledgers {
@@ -83,7 +103,7 @@ async fn cluster(cluster: &ClusterSettings, dlqs: Vec<DlqSettings>, tell: &mut i
     let (subject, cluster) = (format!("cluster {}", cluster.name), cluster.clone());
     let (sender, mut progress) = tokio::sync::mpsc::unbounded_channel();
     let checked = tokio::task::spawn_blocking(move || {
-        checkup::cluster(&cluster, &dlqs, &mut |progress| {
+        checkup::cluster(&cluster, &dlqs, checkup::TIMEOUT, &mut |progress| {
             // Nobody listens any more: the command was ended.
             let _ = sender.send(progress);
         })

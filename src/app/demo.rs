@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::audit_key::KeySource;
 use super::{AppError, Running, Settings, start};
 pub use crate::demo::DEFAULT_FOLDER;
 use crate::demo::{DEFAULT_SEED, Demo, DemoOptions};
@@ -68,6 +69,7 @@ fn settings(listen: String, demo: &Demo) -> Settings {
         metrics_listen: None,
         read_only: false,
         database_url: Secret::new(demo.database_url.clone()),
+        audit_key: KeySource::Beside(demo.audit_key.clone()),
         instance_name: "demo".to_owned(),
         lease: Duration::from_secs(15),
         session_hours: 12,
@@ -75,6 +77,9 @@ fn settings(listen: String, demo: &Demo) -> Settings {
         samples_fine: Duration::from_secs(48 * 3_600),
         clusters: vec![demo.cluster.clone()],
         dlqs: demo.dlqs.clone(),
+        checks: Vec::new(),
+        ledgers: Vec::new(),
+        schemas: Vec::new(),
         class_rules: demo.class_rules.clone(),
     }
 }

@@ -3,6 +3,7 @@
 //! May use: every room but `cli`. Called by: `cli`, tests. [`start`] is all of `serve`; [`demo`] brings its own Kafka and calls it;
 //! [`check`] looks and changes nothing.
 
+pub mod audit_key;
 pub mod check;
 pub mod demo;
 mod settings;
@@ -14,18 +15,21 @@ use std::time::Duration;
 use metrics_exporter_prometheus::PrometheusHandle;
 use tokio_util::sync::CancellationToken;
 
+use self::audit_key::AuditKeyError;
 use crate::domain::clock::Clock;
 use crate::domain::settings::ClusterSettings;
 use crate::jobs::Supervisor;
+use crate::jobs::hints;
 use crate::jobs::housekeeping::Housekeeping;
 use crate::jobs::intake::{IntakeJob, LIMITS};
 use crate::jobs::sampler::SamplerJob;
 use crate::kafka::client::KafkaError;
 use crate::kafka::inspect::Inspector;
 use crate::services::access::{Access, AccessError};
+use crate::services::checkup::ClusterTests;
 use crate::services::intake::ClusterStatus;
 use crate::store::{Store, StoreError};
-use crate::web::{self, AppState, PublicUrlError, WebOptions};
+use crate::web::{self, AppState, Configured, ConfiguredCluster, PublicUrlError, WebOptions};
 use crate::{demo as made_up, telemetry};
 
 pub use settings::Settings;
@@ -49,6 +53,8 @@ pub enum AppError {
     #[error("{0}")]
     PublicUrl(#[from] PublicUrlError),
     #[error("{0}")]
+    AuditKey(#[from] AuditKeyError),
+    #[error("{0}")]
     Demo(#[from] made_up::DemoError),
     /// The address is taken, or not one of this machine's.
     #[error("{key} = \"{address}\": {reason}. Give another address or port{}, or stop what listens there.", flag_of(key))]
@@ -65,7 +71,11 @@ fn flag_of(key: &str) -> &'static str {
 impl AppError {
     /// Whether the configuration is at fault, not the world.
     pub fn is_configuration(&self) -> bool {
-        matches!(self, AppError::Kafka(KafkaError::Settings { .. }) | AppError::PublicUrl(_) | AppError::Store(StoreError::Url(_)))
+        match self {
+            AppError::AuditKey(error) => error.is_configuration(),
+            AppError::Kafka(KafkaError::Settings { .. }) | AppError::PublicUrl(_) | AppError::Store(StoreError::Url(_)) => true,
+            _ => false,
+        }
     }
 }
 
@@ -121,15 +131,19 @@ pub async fn start(settings: Settings, clock: Clock) -> Result<Running, AppError
     let inspectors = inspectors(&settings.clusters)?;
     let store = Store::connect_exclusive(settings.database_url.expose()).await?;
     store.migrate().await?;
+    let store = audit_key::open(store, &settings.audit_key).await?;
     let access = Access::new(store.clone(), clock.clone(), settings.session_hours);
     let clusters: Vec<ClusterStatus> = settings.clusters.iter().map(|cluster| ClusterStatus::new(&cluster.name)).collect();
-    let state = AppState::new(store.clone(), access.clone(), clock.clone(), web_options(&settings, &url))?.with_clusters(clusters.clone());
+    let tests = ClusterTests::new(settings.clusters.clone(), settings.dlqs.clone(), clock.clone());
+    let state = AppState::new(store.clone(), access.clone(), clock.clone(), web_options(&settings, &url))?;
+    let state = state.with_clusters(clusters.clone()).with_cluster_tests(tests);
     let state = match metrics() {
         Some(handle) => state.with_metrics(handle),
         None => state,
     };
 
     let mut supervisor = Supervisor::new(clock.clone());
+    let state = state.with_stop(supervisor.token());
     serve_http(&mut supervisor, "http", listener, web::router(state.clone()));
     if let Some(listener) = metrics_listener {
         serve_http(&mut supervisor, "http:metrics", listener, web::metrics_router(state));
@@ -151,6 +165,7 @@ fn start_jobs<'a>(
     clock: &Clock,
     handles: impl Iterator<Item = (Arc<Inspector>, &'a ClusterStatus)>,
 ) -> Result<(), AppError> {
+    hints::spawn(store.clone(), supervisor);
     let holder = holder(&settings.instance_name)?;
     let lease = settings.lease;
     for (cluster, (inspector, status)) in settings.clusters.iter().zip(handles) {
@@ -183,7 +198,27 @@ fn web_options(settings: &Settings, url: &str) -> WebOptions {
         session_hours: settings.session_hours,
         metrics_on_main: settings.metrics_listen.is_none(),
         dlqs: settings.dlqs.clone(),
+        configured: Configured {
+            clusters: settings.clusters.iter().map(configured).collect(),
+            checks: settings.checks.clone(),
+            ledgers: settings.ledgers.clone(),
+            schemas: settings.schemas.clone(),
+        },
         sample_interval_ms: settings.clusters.iter().map(|cluster| (cluster.name.clone(), interval_ms(cluster))).collect(),
+    }
+}
+
+/// What may be shown of a cluster: of its properties the two that hold no secret.
+fn configured(cluster: &ClusterSettings) -> ConfiguredCluster {
+    let property = |name: &str| cluster.properties.get(name).map(|value| value.expose());
+    let protocol = property("security.protocol").unwrap_or("PLAINTEXT");
+    let mechanism =
+        property("sasl.mechanism").or(property("sasl.mechanisms")).filter(|_| protocol.to_ascii_uppercase().starts_with("SASL"));
+    ConfiguredCluster {
+        name: cluster.name.clone(),
+        bootstrap_servers: cluster.bootstrap_servers.clone(),
+        group_id: cluster.group_id.clone(),
+        security: [Some(protocol), mechanism].into_iter().flatten().collect::<Vec<_>>().join(", "),
     }
 }
 

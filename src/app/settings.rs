@@ -2,9 +2,12 @@
 
 use std::time::Duration;
 
-use crate::config::Config;
+use super::audit_key::KeySource;
+use crate::config::{Config, Ledger, Replay, SchemaKind, Tier};
 use crate::domain::classify::ClassRule;
+use crate::domain::readiness::Checks;
 use crate::domain::settings::{ClusterSettings, DlqSettings, Secret};
+use crate::web::ConfiguredPart;
 
 /// The part of the configuration that this version acts on.
 #[derive(Debug, Clone)]
@@ -15,6 +18,7 @@ pub struct Settings {
     pub metrics_listen: Option<String>,
     pub read_only: bool,
     pub database_url: Secret,
+    pub audit_key: KeySource,
     /// Begins the name under which this process holds leases.
     pub instance_name: String,
     pub lease: Duration,
@@ -24,6 +28,10 @@ pub struct Settings {
     pub samples_fine: Duration,
     pub clusters: Vec<ClusterSettings>,
     pub dlqs: Vec<DlqSettings>,
+    /// What each of `dlqs` says of the checks before a replay, in the same order.
+    pub checks: Vec<Checks>,
+    pub ledgers: Vec<ConfiguredPart>,
+    pub schemas: Vec<ConfiguredPart>,
     pub class_rules: Vec<ClassRule>,
 }
 
@@ -36,6 +44,7 @@ impl From<&Config> for Settings {
             metrics_listen: config.server.metrics_listen.clone(),
             read_only: config.server.read_only,
             database_url: config.database.url.clone(),
+            audit_key: KeySource::from(config),
             instance_name: config.instance.name.clone().unwrap_or_else(host),
             lease: Duration::from_secs(config.instance.lease_s),
             session_hours: config.auth.session_hours,
@@ -43,7 +52,41 @@ impl From<&Config> for Settings {
             samples_fine: Duration::from_secs(u64::from(config.retention.samples_fine_hours) * 3_600),
             clusters: config.clusters.clone(),
             dlqs: config.dlq_settings(),
+            checks: config.dlqs.iter().map(|dlq| checks(&dlq.replay)).collect(),
+            ledgers: config.ledgers.iter().map(|(name, ledger)| part(name, ledger_kind(ledger))).collect(),
+            schemas: config.schemas.iter().map(|(name, schema)| part(name, schema_kind(&schema.kind))).collect(),
             class_rules: config.class_rules.clone(),
         }
+    }
+}
+
+fn checks(terms: &Replay) -> Checks {
+    Checks {
+        schema: terms.schema.as_ref().map(|schema| schema.schema.clone()),
+        ledger: terms.idempotency.as_ref().map(|idempotency| idempotency.ledger.clone()),
+    }
+}
+
+fn part(name: &str, kind: String) -> ConfiguredPart {
+    ConfiguredPart { name: name.to_owned(), kind }
+}
+
+/// Never where it is: the address may hold a password.
+fn ledger_kind(ledger: &Ledger) -> String {
+    let hot = ledger.hot.is_some().then_some("Redis");
+    let durable = ledger.durable.as_ref().map(|tier| match tier {
+        Tier::Sql { .. } => "SQL",
+        Tier::Http { .. } => "HTTP endpoint",
+    });
+    [hot, durable].into_iter().flatten().collect::<Vec<_>>().join(", then ")
+}
+
+fn schema_kind(kind: &SchemaKind) -> String {
+    match kind {
+        SchemaKind::JsonSchema { path } => {
+            let file = path.file_name().unwrap_or_default().to_string_lossy();
+            format!("JSON Schema, {file}")
+        }
+        SchemaKind::Registry { subject, .. } => format!("registry, subject {subject}"),
     }
 }

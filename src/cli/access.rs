@@ -2,18 +2,20 @@
 
 use super::args::{Place, TokenCommand, UserCommand};
 use super::{Failure, database, terminal};
-use crate::config;
+use crate::config::{self, Purpose};
 use crate::domain::clock::Clock;
 use crate::services::access::{Access, AccessError};
 
-async fn open(place: &Place) -> Result<(config::Config, Access), Failure> {
-    let (config, store) = database::open(place).await?;
+/// With the key of the trail where something is to be changed; lists need none.
+async fn open(place: &Place, lists: bool) -> Result<(config::Config, Access), Failure> {
+    let purpose = if lists { Purpose::Database } else { Purpose::Trail };
+    let (config, store) = database::open(place, purpose).await?;
     let access = Access::new(store, Clock::system(), config.auth.session_hours);
     Ok((config, access))
 }
 
 pub async fn user(place: &Place, command: UserCommand) -> Result<(), Failure> {
-    let (config, access) = open(place).await?;
+    let (config, access) = open(place, matches!(command, UserCommand::List)).await?;
     let failed = |error: AccessError| in_words(&config, error);
     match command {
         UserCommand::Add { name, grant, password } => {
@@ -53,7 +55,7 @@ pub async fn user(place: &Place, command: UserCommand) -> Result<(), Failure> {
 }
 
 pub async fn token(place: &Place, command: TokenCommand) -> Result<(), Failure> {
-    let (config, access) = open(place).await?;
+    let (config, access) = open(place, matches!(command, TokenCommand::List)).await?;
     let failed = |error: AccessError| in_words(&config, error);
     let now = access.clock.now_ms();
     match command {

@@ -3,22 +3,24 @@
 use super::args::Place;
 use super::terminal::Waiting;
 use super::{Failure, environment, source};
+use crate::app::audit_key::{self, AuditKeyError, KeySource};
 use crate::config::{Config, Purpose};
 use crate::store::{Store, StoreError};
 
 /// The configuration that a command about the database needs.
-pub fn config(place: &Place) -> Result<Config, Failure> {
+pub fn config(place: &Place, purpose: Purpose) -> Result<Config, Failure> {
     let environment = environment()?;
     Ok(match source::file(place.config.as_deref()) {
-        Some(file) => Config::load(file, environment, Purpose::Database)?,
-        None => Config::from_text("", "environment", "".into(), environment, Purpose::Database)?,
+        Some(file) => Config::load(file, environment, purpose)?,
+        None => Config::from_text("", "environment", "".into(), environment, purpose)?,
     })
 }
 
 /// Connects for `user` and `token`. A SQLite file that is not there is refused: a new one, made in whatever folder this is, would be no
-/// one's. One that is there is brought up to date; PostgreSQL may be in use by another version and is left as it is.
-pub async fn open(place: &Place) -> Result<(Config, Store), Failure> {
-    let config = config(place)?;
+/// one's. One that is there is brought up to date; PostgreSQL may be in use by another version and is left as it is. With
+/// [`Purpose::Trail`] the store can write to its trail.
+pub async fn open(place: &Place, purpose: Purpose) -> Result<(Config, Store), Failure> {
+    let config = config(place, purpose)?;
     if let Some(path) = config.database.sqlite_path().filter(|path| !path.exists()) {
         return Err(Failure::Usage(format!(
             "no database at {}: run this where serve runs, or give --config. `lazaret migrate` makes a new one here.",
@@ -29,12 +31,20 @@ pub async fn open(place: &Place) -> Result<(Config, Store), Failure> {
     if config.database.sqlite_path().is_some() {
         store.migrate().await.map_err(|error| failed(&config, &error))?;
     }
+    if purpose != Purpose::Trail {
+        return Ok((config, store));
+    }
+    let store = audit_key::open(store, &KeySource::from(&config)).await.map_err(|error| match error {
+        AuditKeyError::Store(error) => failed(&config, &error),
+        error if error.is_configuration() => Failure::Usage(format!("{error}.")),
+        error => Failure::Failed(format!("{error}.")),
+    })?;
     Ok((config, store))
 }
 
 /// Brings the database up to this version.
 pub async fn migrate(place: &Place) -> Result<(), Failure> {
-    let config = config(place)?;
+    let config = config(place, Purpose::Database)?;
     let waiting = Waiting::start(&format!("Migrating {}", config.database.shown()));
     let outcome = async {
         let store = Store::connect(config.database.url.expose()).await?;

@@ -7,12 +7,13 @@ use tokio::net::TcpStream;
 
 use super::args::Place;
 use super::{Failure, database};
+use crate::config::Purpose;
 
 const TIMEOUT: Duration = Duration::from_secs(3);
 
 /// Asks `/healthz` on the configured port of this machine.
 pub async fn check(place: &Place) -> Result<(), Failure> {
-    let listen = database::config(place)?.server.listen;
+    let listen = database::config(place, Purpose::Database)?.server.listen;
     let address = reachable(&listen);
     let status = tokio::time::timeout(TIMEOUT, status(&address)).await;
     match status {

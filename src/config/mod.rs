@@ -3,6 +3,7 @@
 //! May use: `domain`. Called by: `cli`, `app`. Every fault is found and named with key, fault and remedy; unknown keys are refused;
 //! secrets are kept in [`Secret`] and never appear in a fault. The file `lazaret.example.toml` shows every setting.
 
+pub mod audit_key;
 mod clusters;
 mod dlqs;
 mod environment;
@@ -17,6 +18,7 @@ mod values;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use crate::domain::audit::AuditKey;
 use crate::domain::classify::ClassRule;
 use crate::domain::settings::{ClusterSettings, DlqSettings, Secret};
 
@@ -136,17 +138,20 @@ pub struct Retention {
 /// `[audit]`
 #[derive(Debug, Clone)]
 pub struct Audit {
-    pub key_file: Option<PathBuf>,
+    /// What `key_file` holds. None: not given, so it lies beside the SQLite database.
+    pub key: Option<AuditKey>,
 }
 
 /// What the configuration is for, hence what must be in it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Purpose {
-    /// Clusters and DLQs.
+    /// Clusters and DLQs, and the key of the trail.
     Serve,
     /// Clusters.
     Check,
-    /// The database alone: `migrate`, `user`, `token`.
+    /// The database and the key of its trail: `user` and `token` where they change something.
+    Trail,
+    /// The database alone: `migrate`, lists.
     Database,
 }
 

@@ -1,7 +1,9 @@
 //! The whole file: each section, then what must fit together between them.
 
 use super::reader::{Section, Wrong};
-use super::{Approval, Audit, Auth, Config, Database, Dlq, Instance, Purpose, Retention, Server, clusters, dlqs, ledgers, schemas, values};
+use super::{
+    Approval, Audit, Auth, Config, Database, Dlq, Instance, Purpose, Retention, Server, audit_key, clusters, dlqs, ledgers, schemas, values,
+};
 use crate::domain::classify::{ClassRule, FailureClass, HeaderRule};
 use crate::domain::settings::Secret;
 
@@ -15,7 +17,7 @@ pub(super) fn config(mut root: Section<'_>, purpose: Purpose) -> Config {
     let auth = auth(root.section_or_empty("auth"));
     let approval = approval(root.section_or_empty("approval"));
     let retention = retention(root.section_or_empty("retention"));
-    let audit = Audit { key_file: root.section_or_empty("audit").existing_file("key_file") };
+    let audit = audit(root.section_or_empty("audit"), &database, purpose);
     // Names count as known even if what they name is faulty: one fault, one line.
     let names = dlqs::Names { clusters: root.names_in("clusters"), ledgers: root.names_in("ledgers"), schemas: root.names_in("schemas") };
     let group_id = clusters::default_group_id(&database);
@@ -31,7 +33,7 @@ pub(super) fn config(mut root: Section<'_>, purpose: Purpose) -> Config {
 
 fn require(root: &Section<'_>, purpose: Purpose) {
     // Judged by what was written, not by what could be read: a faulty entry is reported once, as faulty.
-    if purpose != Purpose::Database && !root.has("clusters") {
+    if matches!(purpose, Purpose::Serve | Purpose::Check) && !root.has("clusters") {
         root.fault("clusters", "is missing", "Add at least one: [clusters.main] with bootstrap_servers = \"kafka:9092\"");
     }
     if purpose == Purpose::Serve && !root.has("dlq") {
@@ -106,6 +108,17 @@ fn retention(mut section: Section<'_>) -> Retention {
         );
     }
     retention
+}
+
+fn audit(mut section: Section<'_>, database: &Database, purpose: Purpose) -> Audit {
+    let Some(path) = section.file("key_file") else {
+        if matches!(purpose, Purpose::Serve | Purpose::Trail) && database.sqlite_path().is_none() {
+            section.fault("key_file", audit_key::MISSING, audit_key::REMEDY);
+        }
+        return Audit { key: None };
+    };
+    let key = audit_key::read(&path).map_err(|what| section.fault("key_file", what, audit_key::REMEDY));
+    Audit { key: key.ok() }
 }
 
 fn class_rule(mut section: Section<'_>) -> Option<ClassRule> {

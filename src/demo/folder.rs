@@ -9,6 +9,7 @@ use super::DemoError;
 /// Marks a folder as a demo's own. It is locked while that demo runs.
 const MARKER: &str = "made-by-lazaret-demo";
 const DATABASE: &str = "lazaret.db";
+const AUDIT_KEY: &str = "lazaret.db.audit-key";
 
 /// A folder in which this demo, and no other, runs.
 #[derive(Debug)]
@@ -37,7 +38,14 @@ impl Folder {
         for suffix in ["", "-wal", "-shm", "-journal"] {
             remove(&path.join(format!("{DATABASE}{suffix}"))).map_err(failed)?;
         }
+        // A key without its trail fits nothing.
+        remove(&path.join(AUDIT_KEY)).map_err(failed)?;
         Ok(Folder { path: path.to_owned(), _marker: marker })
+    }
+
+    /// Where the key of the trail is made.
+    pub fn audit_key(&self) -> PathBuf {
+        self.path.join(AUDIT_KEY)
     }
 
     /// Where the store opens its database.
@@ -70,9 +78,10 @@ mod tests {
         drop(Folder::take(&path).unwrap());
         fs::write(path.join(DATABASE), "old").unwrap();
         fs::write(path.join("lazaret.db-wal"), "old").unwrap();
+        fs::write(path.join(AUDIT_KEY), "old").unwrap();
         fs::write(path.join("notes.txt"), "mine").unwrap();
-        let _folder = Folder::take(&path).unwrap();
-        assert!(!path.join(DATABASE).exists() && !path.join("lazaret.db-wal").exists());
+        let folder = Folder::take(&path).unwrap();
+        assert!(!path.join(DATABASE).exists() && !path.join("lazaret.db-wal").exists() && !folder.audit_key().exists());
         assert_eq!(fs::read_to_string(path.join("notes.txt")).unwrap(), "mine");
     }
 

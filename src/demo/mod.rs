@@ -84,6 +84,8 @@ pub struct Token {
 pub struct Demo {
     /// The database to make; its folder is empty of earlier ones.
     pub database_url: String,
+    /// The file for the key of its trail, gone with the database of an earlier demo.
+    pub audit_key: PathBuf,
     pub cluster: ClusterSettings,
     pub dlqs: Vec<DlqSettings>,
     pub class_rules: Vec<ClassRule>,
@@ -106,6 +108,7 @@ impl Demo {
         broker.produce(&story.until_now(clock.now_ms())).await?;
         Ok(Demo {
             database_url: folder.database_url(),
+            audit_key: folder.audit_key(),
             cluster: cluster_settings(broker.bootstrap_servers()),
             dlqs: dlq_settings(),
             class_rules: class_rules(),

@@ -1,5 +1,7 @@
 //! The made-up shop: which consumers it has, how each fails and in which framework's words. A table; nothing here decides anything.
 
+use std::collections::BTreeSet;
+
 use super::payloads::{self, PayloadOf};
 use crate::domain::dialect::Dialect;
 use crate::domain::settings::{CustomDialect, CustomField, DialectChoice, DlqSettings, Encoding, TopicMatch};
@@ -479,9 +481,10 @@ pub(super) const PIPELINES: &[Pipeline] = &[
     },
 ];
 
-/// All topics with their partitions.
+/// All topics with their partitions: the DLQs, and the topics their dead letters came from, each once.
 pub(super) fn topics() -> impl Iterator<Item = (&'static str, i32)> {
-    PIPELINES.iter().map(|pipeline| (pipeline.topic, PARTITIONS))
+    let names: BTreeSet<&str> = PIPELINES.iter().flat_map(|pipeline| [pipeline.topic, pipeline.origin]).collect();
+    names.into_iter().map(|topic| (topic, PARTITIONS))
 }
 
 /// What an operator of the shop would configure: one entry a DLQ.

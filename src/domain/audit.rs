@@ -25,6 +25,17 @@ impl AuditKey {
     pub fn new(bytes: Vec<u8>) -> Option<AuditKey> {
         (bytes.len() >= AuditKey::MIN_BYTES).then_some(AuditKey(bytes))
     }
+
+    /// What a key file holds, blanks at both ends aside: hex digits and nothing else are read as hex, anything else as the bytes it is made of.
+    /// None: fewer than [`AuditKey::MIN_BYTES`] bytes, or an odd number of hex digits.
+    pub fn from_text(text: &str) -> Option<AuditKey> {
+        let text = text.trim();
+        if !text.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+            return AuditKey::new(text.as_bytes().to_vec());
+        }
+        let pair = |at: usize| text.get(at..at + 2).and_then(|pair| u8::from_str_radix(pair, 16).ok());
+        (0..text.len()).step_by(2).map(pair).collect::<Option<Vec<u8>>>().and_then(AuditKey::new)
+    }
 }
 
 impl std::fmt::Debug for AuditKey {
@@ -89,13 +100,25 @@ impl Action {
     }
 }
 
+/// Who did it when the command line did.
+pub const COMMAND_LINE: &str = "command line";
+/// Who did it when it failed at the door: nobody knows.
+pub const NOT_SIGNED_IN: &str = "not signed in";
+
 /// Who does something, for the trail.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct By {
-    /// The user's or token's name; "command line" for `lazaret user` and `lazaret token`.
+    /// The user's or token's name; [`COMMAND_LINE`] for `lazaret user` and `lazaret token`.
     pub actor: String,
     /// Of the request that does it, as pages and logs show it.
     pub request_id: Option<String>,
+}
+
+impl By {
+    /// Who is at the machine's command line; it asks for no name.
+    pub fn command_line() -> By {
+        By { actor: COMMAND_LINE.to_owned(), request_id: None }
+    }
 }
 
 /// One decision of a person or an automation. Holds no payload and no secret: a pointer to a field, never its value.
@@ -161,6 +184,18 @@ mod tests {
     fn a_short_key_is_refused_and_none_is_shown() {
         assert!(AuditKey::new(vec![7; 31]).is_none());
         assert_eq!(format!("{:?}", key()), "AuditKey(not shown)");
+    }
+
+    #[test]
+    fn a_key_file_holds_hex_or_text() {
+        let hex = "07".repeat(32);
+        assert_eq!(AuditKey::from_text(&format!(" {hex}\n")), Some(key()));
+        assert_eq!(AuditKey::from_text(&hex[1..]), None, "an odd number of digits");
+        assert_eq!(AuditKey::from_text(&hex[2..]), None, "31 bytes");
+        let text = "correct horse battery staple and so on";
+        assert_eq!(AuditKey::from_text(&format!("{text}\n")), AuditKey::new(text.as_bytes().to_vec()));
+        assert_eq!(AuditKey::from_text("correct horse battery staple"), None);
+        assert_eq!(AuditKey::from_text(""), None);
     }
 
     #[test]

@@ -2,10 +2,8 @@
 
 use std::borrow::Cow;
 
-use serde_json::Value;
-
 use super::fingerprint::normalise;
-use super::json;
+use super::json::{self, Kind, Scanner};
 
 /// What stands in the place of a masked field.
 pub const MASK: &str = "•••";
@@ -35,9 +33,9 @@ impl MaskedValues {
             return MaskedValues::Nothing;
         }
         let Some(bytes) = value.filter(|bytes| !bytes.is_empty() && bytes.len() <= SEARCHED) else { return MaskedValues::Anything };
-        let Some(json) = json::parse(bytes) else { return MaskedValues::Anything };
+        let Ok(found) = json::find(bytes, mask) else { return MaskedValues::Anything };
         let mut known = Vec::new();
-        mask.iter().filter_map(|pointer| json.pointer(pointer)).for_each(|field| gather(field, &mut known));
+        found.iter().for_each(|field| gather(&bytes[field.start..field.end], &mut known));
         known.retain(|text| text.chars().count() >= SHORTEST);
         known.sort_unstable_by(|a, b| b.len().cmp(&a.len()).then_with(|| a.cmp(b)));
         known.dedup();
@@ -60,6 +58,18 @@ impl MaskedValues {
             }
         }
     }
+
+    /// As [`MaskedValues::hide`], for bytes. Where they are no text they stay as they are, unless a value stands in them.
+    pub fn hide_bytes(&self, bytes: &[u8]) -> Vec<u8> {
+        if let Ok(text) = std::str::from_utf8(bytes) {
+            return self.hide(text).into_owned().into_bytes();
+        }
+        let text = String::from_utf8_lossy(bytes);
+        match self.hide(&text) {
+            hidden if hidden != text => hidden.into_owned().into_bytes(),
+            _ => bytes.to_vec(),
+        }
+    }
 }
 
 /// Whether a record's key, or what was made of it, must not be shown or found beside this value. A key that repeats a masked field gives it away, and
@@ -75,22 +85,43 @@ pub fn hides_key(value: Option<&[u8]>, mask: &[String], key: &[u8]) -> bool {
     }
 }
 
-/// The scalars of a field, as its text and as JSON writes it.
-fn gather(field: &Value, into: &mut Vec<String>) {
-    match field {
-        Value::Null | Value::Bool(_) => {}
-        Value::Number(number) => into.push(number.to_string()),
-        Value::String(text) => {
-            let quoted = field.to_string();
-            let escaped = &quoted[1..quoted.len() - 1];
-            if escaped != text {
-                into.push(escaped.to_owned());
+/// The scalars of a field, as its text and as it is written.
+fn gather(field: &[u8], into: &mut Vec<String>) {
+    for token in Scanner::new(field).flatten() {
+        let written = &field[token.start..token.end];
+        let mut push = |text: &[u8]| into.push(String::from_utf8_lossy(text).into_owned());
+        match token.kind {
+            Kind::Number => push(written),
+            Kind::String => {
+                let (text, escaped) = (json::decoded(written), &written[1..written.len() - 1]);
+                // A writer of another kind escapes no more than it must.
+                let plain = serde_json::Value::String(text.clone()).to_string();
+                push(plain[1..plain.len() - 1].as_bytes());
+                push(escaped);
+                push(text.as_bytes());
             }
-            into.push(text.clone());
+            _ => {}
         }
-        Value::Array(items) => items.iter().for_each(|item| gather(item, into)),
-        Value::Object(members) => members.values().for_each(|member| gather(member, into)),
     }
+}
+
+/// Replaces every value that a pointer names, null aside, by [`MASK`]; all else stays as it is written. With the pointers that named one.
+///
+/// # Errors
+/// The value is not JSON, so its fields cannot be found.
+pub fn masked(value: &[u8], mask: &[String]) -> Result<(String, Vec<String>), json::Fault> {
+    let mut found = json::find(value, mask)?;
+    found.retain(|field| !field.is_null);
+    let (mut out, mut kept) = (Vec::with_capacity(value.len()), 0);
+    for field in &found {
+        out.extend_from_slice(&value[kept..field.start]);
+        out.extend_from_slice(format!("\"{MASK}\"").as_bytes());
+        kept = field.end;
+    }
+    out.extend_from_slice(&value[kept..]);
+    let named = mask.iter().enumerate().filter(|(at, _)| found.iter().any(|field| field.pointer == *at));
+    // JSON is UTF-8: that it could be read through says so.
+    Ok((String::from_utf8_lossy(&out).into_owned(), named.map(|(_, pointer)| pointer.clone()).collect()))
 }
 
 /// None: the value is not in the text.
@@ -150,6 +181,29 @@ mod tests {
         ] {
             assert_eq!(hides_key(value.map(str::as_bytes), &mask, key.as_bytes()), hidden, "{value:?} {key}");
             assert!(!hides_key(value.map(str::as_bytes), &[], key.as_bytes()), "nothing is masked");
+        }
+    }
+
+    #[test]
+    fn bytes_that_are_no_text_hide_it_too() {
+        let values = MaskedValues::of(Some(br#"{"pan":"4111111111111111"}"#), &["/pan".to_owned()]);
+        assert_eq!(values.hide_bytes(b"\xff4111111111111111"), "\u{fffd}•••".as_bytes());
+        assert_eq!(values.hide_bytes(b"\xff\x00"), b"\xff\x00");
+    }
+
+    #[test]
+    fn a_field_given_twice_is_hidden_both_times() {
+        let value = r#"{"email":"ana@b.example","n":1e400,"email":"bob@b.example"}"#;
+        assert_eq!(hidden(value, &["/email"], "ana@b.example or bob@b.example"), "••• or •••");
+        let (shown, fields) = masked(value.as_bytes(), &["/absent".to_owned(), "/email".to_owned()]).expect("JSON");
+        assert_eq!((shown.as_str(), fields), (r#"{"email":"•••","n":1e400,"email":"•••"}"#, vec!["/email".to_owned()]));
+    }
+
+    #[test]
+    fn a_field_is_hidden_as_written_and_as_meant() {
+        let value = r#"{"name":"Jos\u00e9 \"A\/B\""}"#;
+        for text in [r#"for Jos\u00e9 \"A\/B\""#, r#"for José "A/B""#, r#"for José \"A/B\""#] {
+            assert_eq!(hidden(value, &["/name"], text), "for •••", "{text}");
         }
     }
 

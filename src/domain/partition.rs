@@ -43,6 +43,31 @@ pub fn partition_for(partitioner: Partitioner, key: Option<&[u8]>, partitions: i
     }
 }
 
+/// What happens to known keys when a topic of `from` partitions gets `to`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Moves {
+    pub from: i32,
+    pub to: i32,
+    /// Keys that are hashed: a null key goes anywhere, before and after.
+    pub keys: usize,
+    /// How many of them would go to another partition.
+    pub moved: usize,
+    /// Where the first of them goes, before and after.
+    pub first: Option<(i32, i32)>,
+}
+
+/// Counts over `keys`, of which the first is the one that is told apart.
+pub fn moves<'a>(partitioner: Partitioner, keys: impl IntoIterator<Item = &'a [u8]>, from: i32, to: i32) -> Moves {
+    let mut moves = Moves { from, to, keys: 0, moved: 0, first: None };
+    let place = |key: &[u8]| Some((partition_for(partitioner, Some(key), from)?, partition_for(partitioner, Some(key), to)?));
+    for (before, after) in keys.into_iter().filter_map(place) {
+        moves.first.get_or_insert((before, after));
+        moves.keys += 1;
+        moves.moved += usize::from(before != after);
+    }
+    moves
+}
+
 /// One key and where both partitioners put it. `None` is "any partition".
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Placement {
@@ -122,6 +147,18 @@ mod tests {
         assert_eq!(told.salted.len(), 12);
         assert_eq!(told.salted[11].key, "user-1042-11");
         assert!((told.moved_share - 0.75).abs() < 1e-12, "of 24 hashes in a row, 6 have one remainder by 6 and by 8");
+    }
+
+    #[test]
+    fn known_keys_move_where_the_hash_says() {
+        let keys = ["user-1042", "user-7", "user-8", ""].map(str::as_bytes);
+        let told = moves(Partitioner::Murmur2Random, keys, 6, 8);
+        assert_eq!((told.keys, told.first.map(|(before, _)| before)), (4, Some(4)));
+        let moved = |key: &&[u8]| (murmur2(key) & i32::MAX) % 6 != (murmur2(key) & i32::MAX) % 8;
+        assert_eq!(told.moved, keys.iter().filter(|key| moved(key)).count());
+        assert_eq!(moves(Partitioner::ConsistentRandom, keys, 6, 8).keys, 3, "librdkafka spreads the empty key");
+        assert_eq!(moves(Partitioner::Murmur2Random, keys, 6, 6).moved, 0);
+        assert_eq!(moves(Partitioner::Murmur2Random, keys, 0, 6).first, None);
     }
 
     #[test]

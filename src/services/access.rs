@@ -1,6 +1,6 @@
 //! Sign-in, sessions, API tokens, and the one-time link by which the first admin sets a password.
 //!
-//! Passwords are kept as argon2id, everything else that opens a door as SHA-256 of 32 random bytes: those need no slow hash, since
+//! Each change and each attempt to sign in is told to the trail in its own transaction. Passwords are kept as argon2id, everything else that opens a door as SHA-256 of 32 random bytes: those need no slow hash, since
 //! nobody can guess them.
 
 use std::sync::Arc;
@@ -10,14 +10,16 @@ use argon2::password_hash::{PasswordHasher as _, PasswordVerifier as _};
 use argon2::{Algorithm, Argon2, Params, Version};
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use serde_json::json;
 use sha2::{Digest as _, Sha256};
 use tokio::sync::{Mutex, Semaphore};
 
-use crate::domain::access::{OwnerScope, Principal, Role};
+use crate::domain::access::{OwnerScope, Principal, Role, look_of_name};
+use crate::domain::audit::{Action, By, COMMAND_LINE, Event, NOT_SIGNED_IN};
 use crate::domain::clock::Clock;
 use crate::domain::record::deceives;
-use crate::store::users::{Disabling, User};
-use crate::store::{Store, StoreError};
+use crate::store::users::{self, Disabling, User};
+use crate::store::{Store, StoreError, Tx, audit, tokens};
 
 /// Why access was refused or could not be managed.
 #[derive(Debug, thiserror::Error)]
@@ -66,58 +68,120 @@ impl Access {
         Access { store, clock, session_hours, hashing, setup: Arc::default() }
     }
 
-    /// Makes a user. The password must have 12 characters or more; the name 1 to 64 without control characters.
+    /// Makes a user. The password must have 12 characters or more; the name 1 to 64 without control characters, and unlike any other's.
     pub async fn add_user(&self, name: &str, password: &str, role: Role, owners: OwnerScope) -> Result<i64, AccessError> {
         let name = usable_name(name)?;
         check_password(password)?;
         let hash = self.hash_password(password).await?;
-        let added = self.store.add_user(name, &hash, role, &owners, self.clock.now_ms()).await?;
+        let mut tx = self.store.begin().await?;
+        let added = self.add_to(&mut tx, name, &hash, role, &owners).await?;
+        audit::append(&mut tx, &self.user_added(&By::command_line(), name, role, &owners)).await?;
+        tx.commit().await?;
+        Ok(added)
+    }
+
+    async fn add_to(&self, tx: &mut Tx, name: &str, hash: &str, role: Role, owners: &OwnerScope) -> Result<i64, AccessError> {
+        let look = look_of_name(name);
+        let taken = users::names(tx).await?.into_iter().find(|other| look_of_name(other) == look);
+        if let Some(taken) = taken.filter(|taken| taken.to_lowercase() != name.to_lowercase()) {
+            return Err(AccessError::Refused(format!("the name {name:?} looks like the user {taken:?}: choose another name")));
+        }
+        let added = users::add(tx, name, hash, role, owners, self.clock.now_ms()).await?;
         added.ok_or_else(|| {
             AccessError::Refused(format!("there is a user {name:?} already: choose another name, or change the password of that one"))
         })
+    }
+
+    fn user_added(&self, by: &By, name: &str, role: Role, owners: &OwnerScope) -> Event {
+        let mut event = self.event(by, Action::UserAdded, user_subject(name));
+        event.after = Some(json!({ "role": role, "owners": owners.to_text() }));
+        event
+    }
+
+    fn event(&self, by: &By, action: Action, subject: String) -> Event {
+        Event::new(self.clock.now_ms(), by, action, subject)
     }
 
     /// Replaces a password and ends the user's sessions.
     pub async fn set_password(&self, name: &str, password: &str) -> Result<(), AccessError> {
         check_password(password)?;
         let hash = self.hash_password(password).await?;
-        if self.store.set_password(name, &hash).await? { Ok(()) } else { Err(no_such_user(name)) }
+        let mut tx = self.store.begin().await?;
+        let changed = users::set_password(&mut tx, name, &hash).await?;
+        self.told_of_user(tx, Action::PasswordChanged, name, changed).await
     }
 
     /// Disables a user and ends the user's sessions. The last active admin is refused: nobody could let anyone in after that.
     pub async fn disable_user(&self, name: &str) -> Result<(), AccessError> {
-        match self.store.disable_user(name).await? {
-            Disabling::Done => Ok(()),
-            Disabling::NoSuchUser => Err(no_such_user(name)),
-            Disabling::LastAdmin => Err(AccessError::Refused(format!(
-                "{name} is the only active admin: make another first, `lazaret user add NAME --role admin`"
-            ))),
-        }
+        let mut tx = self.store.begin().await?;
+        let disabled = match users::disable(&mut tx, name).await? {
+            Disabling::Done(stored) => Some(stored),
+            Disabling::NoSuchUser => None,
+            Disabling::LastAdmin => {
+                let sentence = format!("{name} is the only active admin: make another first, `lazaret user add NAME --role admin`");
+                return Err(AccessError::Refused(sentence));
+            }
+        };
+        self.told_of_user(tx, Action::UserDisabled, name, disabled).await
     }
 
     /// Lets a disabled user in again, with the password from before.
     pub async fn enable_user(&self, name: &str) -> Result<(), AccessError> {
-        if self.store.enable_user(name).await? { Ok(()) } else { Err(no_such_user(name)) }
+        let mut tx = self.store.begin().await?;
+        let enabled = users::enable(&mut tx, name).await?;
+        self.told_of_user(tx, Action::UserEnabled, name, enabled).await
+    }
+
+    /// Ends a change to the user whose stored name is given: into the trail, then commit.
+    async fn told_of_user(&self, mut tx: Tx, action: Action, typed: &str, stored: Option<String>) -> Result<(), AccessError> {
+        let stored = stored.ok_or_else(|| no_such_user(typed))?;
+        audit::append(&mut tx, &self.event(&By::command_line(), action, user_subject(&stored))).await?;
+        Ok(tx.commit().await?)
     }
 
     /// Checks name and password (in equal time whether the name exists or not) and starts a session. None: wrong. Some: the cookie's value.
-    pub async fn sign_in(&self, name: &str, password: &str) -> Result<Option<String>, AccessError> {
-        if password.len() > MAX_PASSWORD_BYTES {
-            return Ok(None);
-        }
-        let found = self.store.user_by_name(name.trim()).await?.filter(|(user, _)| !user.disabled);
-        let hash = found.as_ref().map_or(NOBODYS_HASH, |(_, hash)| hash);
-        let right = self.verify_password(password, hash).await?;
-        match found {
-            Some((user, _)) if right => Ok(Some(self.start_session(user.id).await?)),
-            _ => Ok(None),
+    /// Either goes into the trail: limit how often this is asked.
+    pub async fn sign_in(&self, name: &str, password: &str, request_id: Option<&str>) -> Result<Option<String>, AccessError> {
+        match self.recognise(name, password).await? {
+            Ok(user) => {
+                let mut tx = self.store.begin().await?;
+                let cookie = self.start_session(&mut tx, user.id).await?;
+                audit::append(&mut tx, &self.event(&by(&user.name, request_id), Action::SignedIn, user_subject(&user.name))).await?;
+                tx.commit().await?;
+                Ok(Some(cookie))
+            }
+            Err(why) => {
+                let typed: String = name.trim().chars().take(MAX_NAME_CHARS).collect();
+                let mut event = self.event(&by(NOT_SIGNED_IN, request_id), Action::SignInFailed, user_subject(&typed));
+                event.reason = Some(why.to_owned());
+                let mut tx = self.store.begin().await?;
+                audit::append(&mut tx, &event).await?;
+                tx.commit().await?;
+                Ok(None)
+            }
         }
     }
 
-    async fn start_session(&self, user_id: i64) -> Result<String, AccessError> {
+    /// Whose name and password these are, or why nobody's.
+    async fn recognise(&self, name: &str, password: &str) -> Result<Result<User, &'static str>, AccessError> {
+        if password.len() > MAX_PASSWORD_BYTES {
+            return Ok(Err("wrong password"));
+        }
+        let found = self.store.user_by_name(name.trim()).await?;
+        let hash = found.as_ref().filter(|(user, _)| !user.disabled).map_or(NOBODYS_HASH, |(_, hash)| hash);
+        let right = self.verify_password(password, hash).await?;
+        Ok(match found {
+            None => Err("no such user"),
+            Some((user, _)) if user.disabled => Err("disabled"),
+            Some((user, _)) if right => Ok(user),
+            Some(_) => Err("wrong password"),
+        })
+    }
+
+    async fn start_session(&self, tx: &mut Tx, user_id: i64) -> Result<String, AccessError> {
         let cookie = random_text()?;
         let now = self.clock.now_ms();
-        self.store.add_session(&hash_of(&cookie), user_id, now, now + self.session_hours * HOUR_MS).await?;
+        users::add_session(tx, &hash_of(&cookie), user_id, now, now + self.session_hours * HOUR_MS).await?;
         Ok(cookie)
     }
 
@@ -127,8 +191,13 @@ impl Access {
         Ok(user.map(|User { name, role, owners, .. }| Principal { name, role, owners }))
     }
 
-    pub async fn sign_out(&self, cookie: &str) -> Result<(), AccessError> {
-        Ok(self.store.end_session(&hash_of(cookie)).await?)
+    /// Ends a session, if it still holds.
+    pub async fn sign_out(&self, cookie: &str, request_id: Option<&str>) -> Result<(), AccessError> {
+        let mut tx = self.store.begin().await?;
+        if let Some(name) = users::end_session(&mut tx, &hash_of(cookie), self.clock.now_ms()).await? {
+            audit::append(&mut tx, &self.event(&by(&name, request_id), Action::SignedOut, user_subject(&name))).await?;
+        }
+        Ok(tx.commit().await?)
     }
 
     /// Makes an API token and returns its secret: the only time it is seen. `secret` lets the demo choose it.
@@ -146,19 +215,27 @@ impl Access {
             Some(chosen) => chosen.to_owned(),
             None => format!("{TOKEN_PREFIX}{}", random_text()?),
         };
-        let added = self.store.add_token(name, &hash_of(&secret), role, &owners, self.clock.now_ms(), expires_at_ms).await?;
-        match added {
-            Some(_) => Ok(secret),
-            None => Err(AccessError::Refused(format!("there is a token {name:?} already: choose another name, or revoke that one first"))),
+        let mut tx = self.store.begin().await?;
+        let added = tokens::add(&mut tx, name, &hash_of(&secret), role, &owners, self.clock.now_ms(), expires_at_ms).await?;
+        if added.is_none() {
+            let sentence = format!("there is a token {name:?} already: choose another name, or revoke that one first");
+            return Err(AccessError::Refused(sentence));
         }
+        let mut event = self.event(&By::command_line(), Action::TokenCreated, token_subject(name));
+        event.after = Some(json!({ "role": role, "owners": owners.to_text(), "expires_at_ms": expires_at_ms }));
+        audit::append(&mut tx, &event).await?;
+        tx.commit().await?;
+        Ok(secret)
     }
 
     /// Ends a token.
     pub async fn revoke_token(&self, name: &str) -> Result<(), AccessError> {
-        if self.store.revoke_token(name, self.clock.now_ms()).await? {
-            return Ok(());
-        }
-        Err(AccessError::Refused(format!("there is no live token {name:?}: `lazaret token list` shows them")))
+        let mut tx = self.store.begin().await?;
+        let revoked = tokens::revoke(&mut tx, name, self.clock.now_ms()).await?;
+        let stored =
+            revoked.ok_or_else(|| AccessError::Refused(format!("there is no live token {name:?}: `lazaret token list` shows them")))?;
+        audit::append(&mut tx, &self.event(&By::command_line(), Action::TokenRevoked, token_subject(&stored))).await?;
+        Ok(tx.commit().await?)
     }
 
     /// Who a bearer token belongs to.
@@ -184,19 +261,30 @@ impl Access {
 
     /// Makes the first admin and starts a session: the cookie's value. None: the secret is wrong, used, or there are users by now.
     /// A password or name that is refused leaves the secret valid.
-    pub async fn set_up(&self, secret: &str, name: &str, password: &str) -> Result<Option<String>, AccessError> {
+    pub async fn set_up(&self, secret: &str, name: &str, password: &str, request_id: Option<&str>) -> Result<Option<String>, AccessError> {
         // Held throughout: two forms posted at once make one admin.
         let mut setup = self.setup.lock().await;
         if *setup != Some(hash_of(secret)) {
             return Ok(None);
         }
-        if !self.store.users().await?.is_empty() {
+        let name = usable_name(name)?;
+        check_password(password)?;
+        let hash = self.hash_password(password).await?;
+        let mut tx = self.store.begin().await?;
+        if !users::names(&mut tx).await?.is_empty() {
             *setup = None;
             return Ok(None);
         }
-        let user = self.add_user(name, password, Role::Admin, OwnerScope::All).await?;
+        let user = self.add_to(&mut tx, name, &hash, Role::Admin, &OwnerScope::All).await?;
+        let cookie = self.start_session(&mut tx, user).await?;
+        let by = by(name, request_id);
+        let mut added = self.user_added(&by, name, Role::Admin, &OwnerScope::All);
+        added.reason = Some("first admin, by the set-up link".to_owned());
+        audit::append(&mut tx, &added).await?;
+        audit::append(&mut tx, &self.event(&by, Action::SignedIn, user_subject(name))).await?;
+        tx.commit().await?;
         *setup = None;
-        Ok(Some(self.start_session(user).await?))
+        Ok(Some(cookie))
     }
 
     async fn hash_password(&self, password: &str) -> Result<String, AccessError> {
@@ -234,11 +322,27 @@ fn argon2() -> Argon2<'static> {
 
 fn usable_name(name: &str) -> Result<&str, AccessError> {
     let name = name.trim();
+    if [COMMAND_LINE, NOT_SIGNED_IN].contains(&look_of_name(name).as_str()) {
+        return Err(AccessError::Refused(format!("the trail uses {name:?} for others: choose another name")));
+    }
     let length = name.chars().count();
     if (1..=MAX_NAME_CHARS).contains(&length) && !name.chars().any(|c| c.is_control() || deceives(c)) {
         return Ok(name);
     }
     Err(AccessError::Refused(format!("a name has 1 to {MAX_NAME_CHARS} characters, none of them a control or invisible character")))
+}
+
+/// Someone who acts through a page.
+fn by(actor: &str, request_id: Option<&str>) -> By {
+    By { actor: actor.to_owned(), request_id: request_id.map(str::to_owned) }
+}
+
+fn user_subject(name: &str) -> String {
+    format!("user {name}")
+}
+
+fn token_subject(name: &str) -> String {
+    format!("token {name}")
 }
 
 fn check_password(password: &str) -> Result<(), AccessError> {
@@ -289,7 +393,7 @@ mod tests {
 
     #[test]
     fn names_and_passwords_that_do_not_do_are_refused_with_a_reason() {
-        for bad in ["", "   ", "a\u{7}b", "an\u{200b}a", "\u{202e}ana", &"x".repeat(65)] {
+        for bad in ["", "   ", "Command Line", "not signed in", "a\u{7}b", "an\u{200b}a", "\u{202e}ana", &"x".repeat(65)] {
             assert!(usable_name(bad).is_err(), "{bad:?}");
         }
         assert_eq!(usable_name(" ana ").unwrap(), "ana");

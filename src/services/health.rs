@@ -22,7 +22,10 @@ pub const BUCKET_MS: i64 = 30 * MINUTE_MS;
 const BUCKETS: i64 = 48;
 /// How often a cluster is sampled when nobody says.
 const USUAL_INTERVAL_MS: i64 = 15_000;
-const GROUPS_SHOWN: i64 = 100;
+/// Width of a bucket of the chart of one DLQ's arrivals.
+const FINE_MS: i64 = 5 * MINUTE_MS;
+const DAY_MS: i64 = 24 * 60 * MINUTE_MS;
+const GROUPS_READ: i64 = 1_000;
 const GAPS_SHOWN: i64 = 20;
 
 /// The health of DLQs over the store.
@@ -84,13 +87,26 @@ pub struct DlqDetail {
     pub incarnations: Vec<Incarnation>,
     /// What reading had to step over, newest first.
     pub gaps: Vec<Gap>,
-    /// Those still arriving first ([`health::arriving_from_ms`]), then most open messages first.
+    /// Those still arriving first ([`health::arriving_from_ms`]), then most open messages first; at most 1,000.
     pub groups: Vec<Group>,
+    /// There are more groups than those.
+    pub more_groups: bool,
+    /// Arrivals of the last 24 h by 5 minutes; None where they cannot be known.
+    pub arrivals: Buckets,
+    /// Depth over the last 24 h at the end of each bucket, in the last one as of now; None where no look at the DLQ succeeded.
+    pub depths: Buckets,
     pub partitions: Vec<PartitionView>,
     /// How much the depth changed in the last hour; None without a sample from then.
     pub depth_change_1h: Option<i64>,
-    /// JSON pointers of the fields that are masked.
-    pub mask: Vec<String>,
+}
+
+/// Numbers of equal spans of time, oldest first. None is "not known".
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Buckets {
+    pub counts: Vec<Option<i64>>,
+    /// Start of the first, ms.
+    pub from_ms: i64,
+    pub bucket_ms: i64,
 }
 
 /// One partition of the newest incarnation.
@@ -175,16 +191,41 @@ impl Health {
         let samples = self.store.partition_samples(id).await?;
         let hour_ago = reads.now_ms - 60 * MINUTE_MS;
         let then = self.store.samples(id, hour_ago, hour_ago + 10 * MINUTE_MS).await?.into_iter().find_map(|sample| sample.depth);
-        let mask = settings_for(&self.dlqs, cluster, topic).map(|settings| settings.mask.clone()).unwrap_or_default();
+        let mut groups = self.store.groups(id, health::arriving_from_ms(reads.now_ms), GROUPS_READ + 1).await?;
+        let more_groups = groups.len() as i64 > GROUPS_READ;
+        groups.truncate(GROUPS_READ as usize);
         Ok(Some(DlqDetail {
+            arrivals: self.fine_arrivals(&health, reads.now_ms).await?,
+            depths: self.depths(&health, reads.now_ms).await?,
+            groups,
+            more_groups,
             depth_change_1h: then.map(|then| health.depth - then),
             incarnations: self.store.incarnations(id).await?,
             gaps: self.store.gaps(id, GAPS_SHOWN).await?,
-            groups: self.store.groups(id, health::arriving_from_ms(reads.now_ms), GROUPS_SHOWN).await?,
             partitions: partition_views(incarnation, &positions, &samples),
             health,
-            mask,
         }))
+    }
+
+    async fn fine_arrivals(&self, row: &DlqHealth, now_ms: i64) -> Result<Buckets, StoreError> {
+        let from_ms = first_bucket_ms(now_ms, FINE_MS);
+        let stored = self.store.arrivals(Some(row.dlq.id), from_ms, from_ms + DAY_MS, FINE_MS).await?;
+        let stored = stored.into_iter().map(|(_, start, count)| (start, count)).collect();
+        let known = Known::of(&row.dlq, row.sampled_at_ms, row.arrivals_per_min.is_some());
+        Ok(Buckets { counts: known.buckets(&stored, from_ms, FINE_MS, DAY_MS / FINE_MS), from_ms, bucket_ms: FINE_MS })
+    }
+
+    async fn depths(&self, row: &DlqHealth, now_ms: i64) -> Result<Buckets, StoreError> {
+        let interval = self.sample_interval_ms.get(&row.dlq.cluster).copied().unwrap_or(USUAL_INTERVAL_MS);
+        // Where a cluster is looked at less often, each bucket still has a look in it.
+        let bucket_ms = [15 * MINUTE_MS, 60 * MINUTE_MS].into_iter().find(|bucket| *bucket >= interval).unwrap_or(6 * 60 * MINUTE_MS);
+        let from_ms = first_bucket_ms(now_ms, bucket_ms);
+        let seen: HashMap<i64, i64> = self.store.depth_history(row.dlq.id, from_ms, now_ms + 1, bucket_ms).await?.into_iter().collect();
+        let mut counts: Vec<Option<i64>> = (0..DAY_MS / bucket_ms).map(|index| seen.get(&(from_ms + index * bucket_ms)).copied()).collect();
+        if let Some(running) = counts.last_mut() {
+            *running = row.arrivals_per_min.map(|_| row.depth);
+        }
+        Ok(Buckets { counts, from_ms, bucket_ms })
     }
 
     async fn read(&self, only: Option<i64>) -> Result<Reads, StoreError> {
@@ -257,18 +298,40 @@ fn measures(row: &DlqHealth) -> Measures {
     }
 }
 
-/// The sparkline's buckets. Where no arrival is stored it is zero, except where nothing could be known: after the last
+/// Start of the first of the buckets that make the last 24 h, the running one included.
+fn first_bucket_ms(now_ms: i64, bucket_ms: i64) -> i64 {
+    (now_ms.div_euclid(bucket_ms) + 1) * bucket_ms - DAY_MS
+}
+
+/// Of which time arrivals are known: where none is stored it is zero, except where nothing could be known. That is after the last
 /// successful sample while the DLQ has no data, and before reading began when `start` left older records out.
+struct Known {
+    from_ms: i64,
+    to_ms: i64,
+}
+
+impl Known {
+    fn of(dlq: &Dlq, last_good_ms: Option<i64>, fresh: bool) -> Known {
+        Known {
+            from_ms: if dlq.start_note.is_some() { dlq.first_seen_at_ms } else { i64::MIN },
+            to_ms: if fresh { i64::MAX } else { last_good_ms.unwrap_or(i64::MIN) },
+        }
+    }
+
+    fn buckets(&self, stored: &HashMap<i64, i64>, from_ms: i64, bucket_ms: i64, count: i64) -> Vec<Option<i64>> {
+        let bucket = |index: i64| {
+            let start = from_ms + index * bucket_ms;
+            let known = start <= self.to_ms && start + bucket_ms > self.from_ms;
+            stored.get(&start).copied().or(known.then_some(0))
+        };
+        (0..count).map(bucket).collect()
+    }
+}
+
+/// The sparkline's buckets.
 fn bucketed(stored: Option<&Vec<(i64, i64)>>, reads: &Reads, dlq: &Dlq, last_good_ms: Option<i64>, fresh: bool) -> Vec<Option<i64>> {
     let stored: HashMap<i64, i64> = stored.into_iter().flatten().copied().collect();
-    let unknown_after = if fresh { i64::MAX } else { last_good_ms.unwrap_or(i64::MIN) };
-    let unknown_before = if dlq.start_note.is_some() { dlq.first_seen_at_ms } else { i64::MIN };
-    let bucket = |index: i64| {
-        let start = reads.buckets_from_ms + index * BUCKET_MS;
-        let known = start <= unknown_after && start + BUCKET_MS > unknown_before;
-        stored.get(&start).copied().or(known.then_some(0))
-    };
-    (0..BUCKETS).map(bucket).collect()
+    Known::of(dlq, last_good_ms, fresh).buckets(&stored, reads.buckets_from_ms, BUCKET_MS, BUCKETS)
 }
 
 /// Age of the oldest event. None for one from the future: its clock tells nothing, and 0 would say "just now".
@@ -310,6 +373,14 @@ fn partition_views(incarnation: i32, positions: &[Position], samples: &[Partitio
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_day_of_buckets_ends_with_the_running_one() {
+        for now in [0, 1, FINE_MS - 1, FINE_MS, 1_796_047_331_000] {
+            let from = first_bucket_ms(now, FINE_MS);
+            assert!(from + DAY_MS > now && from + DAY_MS - FINE_MS <= now, "{now}");
+        }
+    }
 
     #[test]
     fn an_event_from_the_future_has_no_age() {

@@ -1,17 +1,31 @@
-//! A message as pages and API show it: its bytes with the DLQ's masked fields hidden, and how each header was read.
+//! A message as pages and API show it: its bytes with the DLQ's masked fields hidden, and how each header was read. And the one way around
+//! the mask: a person reveals it, with a reason, on the trail.
+//!
+//! Values reach 20 MB and more, so whatever walks one does it off the async threads.
 
 use std::sync::Arc;
 
-use serde_json::Value;
+use serde_json::json;
 
+use crate::domain::audit::{Action, By, Event};
 use crate::domain::dialect::{self, FieldReading, Reading};
 use crate::domain::json;
-use crate::domain::mask::{MASK, MaskedValues};
+use crate::domain::mask::{MaskedValues, masked};
 use crate::domain::record::{Header, Record};
 use crate::domain::settings::{DialectChoice, DlqSettings, settings_for};
 use crate::store::groups::Group;
 use crate::store::messages::{Body, MessageRow};
-use crate::store::{Store, StoreError};
+use crate::store::{Store, StoreError, audit};
+
+/// Why a message could not be shown.
+#[derive(Debug, thiserror::Error)]
+pub enum MessagesError {
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The thread that walked the value was lost.
+    #[error("a message could not be prepared: {0}")]
+    Stopped(#[from] tokio::task::JoinError),
+}
 
 /// Messages over the store, with what was configured for their DLQs.
 #[derive(Debug, Clone)]
@@ -28,9 +42,9 @@ pub enum ShownValue {
     Purged,
     /// A null value: a tombstone. An empty value is `Plain` of no bytes.
     Null,
-    /// No field of this DLQ is masked: the exact bytes.
+    /// The exact bytes.
     Plain(Vec<u8>),
-    /// JSON written anew with `fields` replaced by [`MASK`]; all other digits and strings are as they were.
+    /// JSON as written but for `fields`, which [`crate::domain::mask::MASK`] replaces. No fields: none of the masked ones is in this value.
     Masked { json: String, fields: Vec<String> },
     /// Fields are masked, but this value is not JSON in which they could be found: nothing of it is shown.
     Withheld,
@@ -56,8 +70,27 @@ pub enum Download {
     Bytes(Vec<u8>),
     Null,
     Purged,
-    /// Fields of this DLQ are masked: the exact bytes hold them.
+    /// Masked fields of this DLQ are in the exact bytes, or may be.
     Masked,
+}
+
+/// What the mask hid of one value, shown once.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Revelation {
+    /// The exact bytes.
+    pub value: Vec<u8>,
+    /// Each masked field that is in the value, with its JSON as written. Empty when the value is no JSON in which they could be found.
+    pub fields: Vec<(String, String)>,
+}
+
+/// What a person asks for who reveals.
+#[derive(Debug, Clone, Copy)]
+pub struct Reveal<'a> {
+    pub by: &'a By,
+    pub reason: &'a str,
+    /// As a file rather than on the page.
+    pub download: bool,
+    pub now_ms: i64,
 }
 
 impl Messages {
@@ -65,89 +98,144 @@ impl Messages {
     ///
     /// # Errors
     /// The database could not be asked.
-    pub async fn view(&self, id: i64) -> Result<Option<MessageView>, StoreError> {
-        let Some(mut row) = self.store.message(id).await? else {
+    pub async fn view(&self, id: i64) -> Result<Option<MessageView>, MessagesError> {
+        let Some(row) = self.store.message(id).await? else {
             return Ok(None);
         };
-        let mut body = self.store.body(id).await?;
+        let body = self.store.body(id).await?;
         let group = self.store.group(row.group_id).await?;
-        let settings = settings_for(&self.dlqs, &row.cluster, &row.topic);
-        let (mut reading, mut fields) = match &body {
-            Some(body) => read_again(&row, body, settings),
-            None => (None, Vec::new()),
-        };
-        let mask = settings.map_or(&[][..], |settings| &settings.mask);
-        if let Some(body) = &mut body {
-            match MaskedValues::of(body.value.as_deref(), mask) {
-                MaskedValues::Nothing => {}
-                masked => hide_beside(&masked, &mut row, body, &mut reading, &mut fields),
-            }
-        }
-        let (value, headers) = match body {
-            None => (ShownValue::Purged, Vec::new()),
-            Some(body) => (shown_value(body.value, mask), body.headers),
-        };
-        Ok(Some(MessageView { row, value, headers, reading, fields, group }))
+        let settings = self.settings(&row).cloned();
+        Ok(Some(tokio::task::spawn_blocking(move || shown(row, body, group, settings.as_ref())).await?))
     }
 
     /// The exact bytes of a value, unless fields of it are masked. None: there is no such message.
     ///
     /// # Errors
     /// The database could not be asked.
-    pub async fn download(&self, id: i64) -> Result<Option<(MessageRow, Download)>, StoreError> {
+    pub async fn download(&self, id: i64) -> Result<Option<(MessageRow, Download)>, MessagesError> {
         let Some(row) = self.store.message(id).await? else {
             return Ok(None);
         };
-        let masked = settings_for(&self.dlqs, &row.cluster, &row.topic).is_some_and(|settings| !settings.mask.is_empty());
-        if masked {
-            return Ok(Some((row, Download::Masked)));
-        }
         let download = match self.store.body(id).await? {
             None => Download::Purged,
             Some(Body { value: None, .. }) => Download::Null,
-            Some(Body { value: Some(value), .. }) => Download::Bytes(value),
+            Some(Body { value: Some(value), .. }) => {
+                let mask = self.mask(&row).to_vec();
+                tokio::task::spawn_blocking(move || match hides_something(&value, &mask) {
+                    true => Download::Masked,
+                    false => Download::Bytes(value),
+                })
+                .await?
+            }
         };
         Ok(Some((row, download)))
     }
+
+    /// Shows what the mask hides of a value, once it is on the trail: which fields, who and why, never what they hold. None: nothing of this
+    /// message is hidden, or there is no such message.
+    ///
+    /// # Errors
+    /// The database could not be asked, or the trail not be written; then nothing is shown.
+    pub async fn reveal(&self, id: i64, reveal: Reveal<'_>) -> Result<Option<Revelation>, MessagesError> {
+        let Some(row) = self.store.message(id).await? else { return Ok(None) };
+        let Some(value) = self.store.body(id).await?.and_then(|body| body.value) else { return Ok(None) };
+        let mask = self.mask(&row).to_vec();
+        let Some(revelation) = tokio::task::spawn_blocking(move || revelation(value, &mask)).await? else { return Ok(None) };
+        let mut event = Event::new(reveal.now_ms, reveal.by, Action::Revealed, format!("message {id}"));
+        event.reason = Some(reveal.reason.to_owned());
+        let whole_value = revelation.fields.is_empty();
+        let fields = match whole_value {
+            true => self.mask(&row).to_vec(),
+            false => revelation.fields.iter().map(|(pointer, _)| pointer.clone()).collect(),
+        };
+        event.after = Some(json!({ "fields": fields, "whole_value": whole_value || reveal.download, "download": reveal.download }));
+        let mut tx = self.store.begin().await?;
+        audit::append(&mut tx, &event).await?;
+        tx.commit().await?;
+        Ok(Some(revelation))
+    }
+
+    /// What was configured for the DLQ of a message.
+    pub fn settings(&self, row: &MessageRow) -> Option<&DlqSettings> {
+        settings_for(&self.dlqs, &row.cluster, &row.topic)
+    }
+
+    fn mask(&self, row: &MessageRow) -> &[String] {
+        self.settings(row).map_or(&[], |settings| &settings.mask)
+    }
 }
 
-/// Reads the stored headers again, so that the page explains them by today's rules and settings.
-fn read_again(row: &MessageRow, body: &Body, settings: Option<&DlqSettings>) -> (Option<Reading>, Vec<FieldReading>) {
+fn shown(mut row: MessageRow, body: Option<Body>, mut group: Option<Group>, settings: Option<&DlqSettings>) -> MessageView {
+    let Some(Body { value, mut headers, .. }) = body else {
+        return MessageView { row, value: ShownValue::Purged, headers: Vec::new(), reading: None, fields: Vec::new(), group };
+    };
+    let mask = settings.map_or(&[][..], |settings| &settings.mask);
+    let hidden = MaskedValues::of(value.as_deref(), mask);
+    // Reading headers wants a whole record: it takes the parts over and gives them back.
     let record = Record {
         topic: row.topic.clone(),
         partition: row.partition,
         offset: row.offset,
         timestamp_ms: row.record_at_ms,
         key: row.key.clone(),
-        value: body.value.clone(),
-        headers: body.headers.clone(),
+        value,
+        headers,
     };
     let choice = settings.map_or(&DialectChoice::Auto, |settings| &settings.dialect);
-    let reading = dialect::read(&record, choice, settings.and_then(|settings| settings.consumer_group.as_deref()));
-    (Some(reading), dialect::field_readings(&record, choice))
+    let mut reading = Some(dialect::read(&record, choice, settings.and_then(|settings| settings.consumer_group.as_deref())));
+    let mut fields = dialect::field_readings(&record, choice);
+    headers = record.headers;
+    if hidden != MaskedValues::Nothing {
+        hide_in_headers(&hidden, &mut headers, &mut fields);
+        hide_in_texts(&hidden, &mut row, reading.as_mut(), group.as_mut());
+    }
+    MessageView { row, value: shown_value(record.value, mask), headers, reading, fields, group }
 }
 
-/// Hides in everything beside the value what it holds in masked fields. Where that is not known, only texts that quote values suffer:
-/// an offset in eight bytes is none.
-fn hide_beside(masked: &MaskedValues, row: &mut MessageRow, body: &mut Body, reading: &mut Option<Reading>, fields: &mut [FieldReading]) {
-    let known = matches!(masked, MaskedValues::Known(_));
+/// Hides in the headers what masked fields hold. Where that is not known, only those suffer that quote values: an offset in eight bytes
+/// is none.
+fn hide_in_headers(hidden: &MaskedValues, headers: &mut [Header], fields: &mut [FieldReading]) {
+    let known = matches!(hidden, MaskedValues::Known(_));
     let quotes = |field: &FieldReading| known || matches!(field.meaning, "exception message" | "stack trace");
-    for (index, header) in body.headers.iter_mut().enumerate() {
+    for (index, header) in headers.iter_mut().enumerate() {
+        if known {
+            header.name = hidden.hide_bytes(&header.name);
+        }
         let mut readings = fields.iter().filter(|field| field.header == Some(index)).peekable();
         // What nobody reads may quote anything.
         if (known || readings.peek().is_none() || readings.any(quotes))
             && let Some(value) = &mut header.value
-            && let Ok(text) = std::str::from_utf8(value)
         {
-            *value = masked.hide(text).into_owned().into_bytes();
+            *value = hidden.hide_bytes(value);
         }
     }
-    let texts = fields.iter_mut().filter(|field| quotes(field)).map(|field| &mut field.value);
-    let read = reading.iter_mut().flat_map(|reading| [&mut reading.exception_message, &mut reading.stacktrace]).flatten();
-    // Stored before its DLQ was masked.
-    let stored = row.exception_message.iter_mut();
-    for text in texts.chain(read).chain(stored) {
-        *text = masked.hide(text).into_owned();
+    for field in fields.iter_mut().filter(|field| quotes(field)) {
+        field.value = hidden.hide(&field.value).into_owned();
+    }
+}
+
+/// Hides in all other texts what masked fields hold. What was stored before its DLQ was masked holds it as it came.
+fn hide_in_texts(hidden: &MaskedValues, row: &mut MessageRow, reading: Option<&mut Reading>, group: Option<&mut Group>) {
+    let mut texts: Vec<&mut String> = Vec::new();
+    texts.extend(row.exception_message.as_mut());
+    let mut known: Vec<&mut String> = vec![];
+    known.extend(
+        [&mut row.exception_class, &mut row.business_key, &mut row.tenant, &mut row.consumer_group, &mut row.reason].into_iter().flatten(),
+    );
+    if let Some(reading) = reading {
+        texts.extend([&mut reading.exception_message, &mut reading.stacktrace].into_iter().flatten());
+        known.extend([&mut reading.exception_class, &mut reading.cause_class, &mut reading.stage].into_iter().flatten());
+    }
+    if let Some(group) = group {
+        known.push(&mut group.normalised_text);
+        known.extend([&mut group.exception_class, &mut group.top_frame, &mut group.consumer_group].into_iter().flatten());
+    }
+    if matches!(hidden, MaskedValues::Known(_)) {
+        texts.append(&mut known);
+        row.key = row.key.take().map(|key| hidden.hide_bytes(&key));
+    }
+    for text in texts {
+        *text = hidden.hide(text).into_owned();
     }
 }
 
@@ -159,23 +247,25 @@ fn shown_value(value: Option<Vec<u8>>, mask: &[String]) -> ShownValue {
     if mask.is_empty() {
         return ShownValue::Plain(bytes);
     }
-    // Of a field that is there twice only the last is kept: the first cannot leak.
-    let Some(mut json) = json::parse(&bytes) else {
-        return ShownValue::Withheld;
-    };
-    let fields: Vec<String> = mask.iter().filter(|pointer| hide(&mut json, pointer)).cloned().collect();
-    ShownValue::Masked { json: json.to_string(), fields }
+    match masked(&bytes, mask) {
+        Ok((json, fields)) => ShownValue::Masked { json, fields },
+        Err(_) => ShownValue::Withheld,
+    }
 }
 
-/// Replaces what the pointer names. Whether it named anything but null.
-fn hide(json: &mut Value, pointer: &str) -> bool {
-    match json.pointer_mut(pointer) {
-        Some(Value::Null) | None => false,
-        Some(place) => {
-            *place = Value::String(MASK.to_owned());
-            true
-        }
+/// Whether masked fields are in the value, or may be.
+fn hides_something(value: &[u8], mask: &[String]) -> bool {
+    !mask.is_empty() && json::find(value, mask).map_or(true, |found| found.iter().any(|field| !field.is_null))
+}
+
+fn revelation(value: Vec<u8>, mask: &[String]) -> Option<Revelation> {
+    if !hides_something(&value, mask) {
+        return None;
     }
+    let found = json::find(&value, mask).unwrap_or_default();
+    let written = |field: json::Found| (mask[field.pointer].clone(), String::from_utf8_lossy(&value[field.start..field.end]).into_owned());
+    let fields = found.into_iter().filter(|field| !field.is_null).map(written).collect();
+    Some(Revelation { value, fields })
 }
 
 #[cfg(test)]
@@ -189,9 +279,9 @@ mod tests {
 
     #[test]
     fn masked_fields_go_and_everything_else_stays_exact() {
-        let value = r#"{"id":9007199254740993,"card":{"number":"4111111111111111","net":"visa"},"n":1.10,"big":12e-400}"#;
+        let value = r#"{"id":9007199254740993,"card":{"number":"4111111111111111","net":"visa"},"n":1.10,"big":1e400}"#;
         let ShownValue::Masked { json, fields } = masked(value, &["/card/number", "/email"]) else { panic!("masked") };
-        assert_eq!(json, r#"{"id":9007199254740993,"card":{"number":"•••","net":"visa"},"n":1.10,"big":12e-400}"#);
+        assert_eq!(json, r#"{"id":9007199254740993,"card":{"number":"•••","net":"visa"},"n":1.10,"big":1e400}"#);
         assert_eq!(fields, ["/card/number"]);
     }
 
@@ -211,12 +301,12 @@ mod tests {
     #[test]
     fn a_field_given_twice_does_not_leak_its_first_value() {
         let ShownValue::Masked { json, .. } = masked(r#"{"email":"a@b.c","email":"x@y.z"}"#, &["/email"]) else { panic!("masked") };
-        assert_eq!(json, r#"{"email":"•••"}"#);
+        assert_eq!(json, r#"{"email":"•••","email":"•••"}"#);
     }
 
     #[test]
     fn what_cannot_be_searched_for_the_field_is_withheld() {
-        let deep = format!("{}{}", "[".repeat(200), "]".repeat(200));
+        let deep = format!(r#"{}{{"email":"a@b.c"}}{}"#, "[".repeat(100_000), "]".repeat(99_999));
         for value in ["card=4111", "", "{\"email\":\"a@b.c\"", deep.as_str()] {
             assert_eq!(masked(value, &["/email"]), ShownValue::Withheld, "{value}");
         }

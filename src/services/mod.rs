@@ -5,7 +5,9 @@
 pub mod access;
 pub mod checkup;
 pub mod export;
+pub mod groups;
 pub mod health;
+pub mod heat;
 pub mod intake;
 pub mod messages;
 pub mod sampling;

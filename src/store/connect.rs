@@ -10,6 +10,7 @@ use sqlx::migrate::{Migrate, MigrateError, Migrator};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous};
 
+use super::notify::Hints;
 use super::{PostgresStore, SqliteStore, Store, StoreError, sql_pieces};
 
 static POSTGRES_MIGRATIONS: Migrator = sqlx::migrate!("migrations/postgres");
@@ -170,7 +171,7 @@ async fn postgres(options: PgConnectOptions) -> Result<Store, StoreError> {
         })
         .after_release(|connection, _| Box::pin(answers(connection)))
         .connect_lazy_with(options);
-    Ok(Store::Postgres(PostgresStore { pool, groups: Arc::default(), audit_key: None }))
+    Ok(Store::Postgres(PostgresStore { pool, groups: Arc::default(), hints: Hints::default(), audit_key: None }))
 }
 
 /// Whether a connection that comes back still answers. Without this limit the pool would wait for one that never does, and keep its place taken.
@@ -196,7 +197,7 @@ async fn sqlite(options: SqliteConnectOptions, lock: Option<Arc<std::fs::File>>)
     // The writer first: it makes the file and switches it to WAL.
     let writer = pool().max_connections(1).connect_with(options.clone().pragma("cache_size", "-16000")).await?;
     let readers = pool().max_connections(SQLITE_READERS).connect_lazy_with(options.create_if_missing(false).pragma("query_only", "1"));
-    Ok(Store::Sqlite(SqliteStore { readers, writer, groups: Arc::default(), audit_key: None, _lock: lock }))
+    Ok(Store::Sqlite(SqliteStore { readers, writer, groups: Arc::default(), hints: Hints::default(), audit_key: None, _lock: lock }))
 }
 
 fn make_folder(file: &Path) -> Result<(), StoreError> {

@@ -1,5 +1,6 @@
 //! DLQs and their incarnations.
 
+use super::notify::Hint;
 use super::sql_pieces::{optional_text, text};
 use super::{Store, StoreError};
 
@@ -58,7 +59,7 @@ impl Store {
         if let Some(dlq) = self.dlq(cluster, topic).await? {
             return Ok((dlq, false));
         }
-        transaction!(self, |tx| {
+        let found = transaction!(self, |tx| {
             let make = sqlx::query_scalar::<Db, i64>(MAKE).bind(text(cluster)).bind(text(topic)).bind(optional_text(owner)).bind(now_ms);
             let made = make.fetch_optional(&mut *tx).await?;
             if let Some(id) = made {
@@ -66,7 +67,11 @@ impl Store {
             }
             let dlq = sqlx::query_as::<Db, Dlq>(ONE_DLQ).bind(text(cluster)).bind(text(topic)).fetch_one(&mut *tx).await?;
             (dlq, made.is_some())
-        })
+        })?;
+        if let (dlq, true) = &found {
+            self.changed(&[Hint::Dlq(dlq.id)]);
+        }
+        Ok(found)
     }
 
     /// Sets the topic id of the current incarnation where none was known yet (an upgraded broker). Returns false if one is set already.
@@ -115,9 +120,11 @@ impl Store {
         const GONE: &str = "UPDATE dlqs SET gone_since_ms = $2 WHERE id = $1 AND gone_since_ms IS NULL";
         const BACK: &str = "UPDATE dlqs SET gone_since_ms = $2 WHERE id = $1 AND gone_since_ms IS NOT NULL";
         let sql = if since_ms.is_some() { GONE } else { BACK };
-        write_one!(self, |pool| {
-            sqlx::query(sql).bind(dlq_id).bind(since_ms).execute(pool).await?;
-        })
+        let changed = write_one!(self, |pool| { sqlx::query(sql).bind(dlq_id).bind(since_ms).execute(pool).await?.rows_affected() })?;
+        if changed > 0 {
+            self.changed(&[Hint::Dlq(dlq_id)]);
+        }
+        Ok(())
     }
 
     /// All DLQs ever seen, by cluster and topic.

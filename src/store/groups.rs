@@ -4,11 +4,13 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Mutex, PoisonError};
 
 use super::counters::{GROUP_OPEN, GROUP_TOTAL};
+use super::group_status::RawStatus;
 use super::messages::PartitionBatch;
 use super::sql_pieces::{Dialect as _, rows, text};
 use super::take_in::GroupIds;
 use super::{Store, StoreError};
 use crate::domain::classify::FailureClass;
+use crate::domain::group::{GroupStatus, Shown};
 use crate::domain::message::GroupIdentity;
 
 /// A failure group with its counts.
@@ -31,6 +33,15 @@ pub struct Group {
     /// By dead-lettered time, ms; None only for a group whose first batch was thrown away.
     pub first_at_ms: Option<i64>,
     pub last_at_ms: Option<i64>,
+    /// What people decided about it.
+    pub status: GroupStatus,
+}
+
+impl Group {
+    /// What its status says at `now_ms`.
+    pub fn shown(&self, now_ms: i64) -> Shown {
+        self.status.decision.shown(self.last_at_ms, now_ms)
+    }
 }
 
 /// How many characters of a text the search by prefix has an index for; longer prefixes are compared in so many.
@@ -108,6 +119,8 @@ struct RawGroup {
     total: i64,
     first_at_ms: Option<i64>,
     last_at_ms: Option<i64>,
+    #[sqlx(flatten)]
+    status: RawStatus,
 }
 
 impl TryFrom<RawGroup> for Group {
@@ -129,13 +142,14 @@ impl TryFrom<RawGroup> for Group {
             total: raw.total,
             first_at_ms: raw.first_at_ms,
             last_at_ms: raw.last_at_ms,
+            status: raw.status.try_into()?,
         })
     }
 }
 
 /// Groups with their counts: counters and the deltas not folded yet, in one statement and so as of one moment. `$1` is the DLQ, `$2..=$3` the ids
 /// (a range even for one: both databases walk their index by it, which an "or all" would keep them from), `$4` the limit, `$5` and `$6` the
-/// kinds of counter, `$7` from when on a last message puts a group first.
+/// kinds of counter, `$7` from when on a last message puts a group first. A group's status comes with it.
 const GROUPS: &str = "WITH counted AS (
         SELECT ref, CAST(SUM(CASE WHEN kind = $5 THEN amount ELSE 0 END) AS BIGINT) AS open,
             CAST(SUM(CASE WHEN kind = $6 THEN amount ELSE 0 END) AS BIGINT) AS total, MIN(first_ms) AS first_at_ms, MAX(last_ms) AS last_at_ms
@@ -143,8 +157,9 @@ const GROUPS: &str = "WITH counted AS (
             UNION ALL SELECT ref, kind, amount, first_ms, last_ms FROM counter_deltas WHERE dlq_id = $1 AND kind IN ($5, $6) AND ref BETWEEN $2 AND $3) both_kinds
         GROUP BY ref)
     SELECT g.id, g.dlq_id, d.cluster, d.topic, g.fingerprint, g.class, g.consumer_group, g.exception_class, g.normalised_text, g.top_frame,
-        COALESCE(c.open, 0) AS open, COALESCE(c.total, 0) AS total, c.first_at_ms, c.last_at_ms
-    FROM groups g JOIN dlqs d ON d.id = g.dlq_id LEFT JOIN counted c ON c.ref = g.id
+        COALESCE(c.open, 0) AS open, COALESCE(c.total, 0) AS total, c.first_at_ms, c.last_at_ms,
+        s.status, s.since_ms, s.until_ms, s.owner, s.ticket, s.runbook, s.decided_by, s.decided_at_ms, s.version
+    FROM groups g JOIN dlqs d ON d.id = g.dlq_id LEFT JOIN counted c ON c.ref = g.id LEFT JOIN group_status s ON s.group_id = g.id
     WHERE g.dlq_id = $1 AND g.id BETWEEN $2 AND $3
     ORDER BY CASE WHEN c.last_at_ms >= $7 THEN 0 ELSE 1 END, COALESCE(c.open, 0) DESC, g.id LIMIT $4";
 

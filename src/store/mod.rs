@@ -14,9 +14,12 @@ pub mod counters;
 pub mod dlqs;
 mod error;
 mod filter;
+pub mod group_status;
 pub mod groups;
+pub mod heat;
 pub mod leases;
 pub mod messages;
+pub mod notify;
 pub mod positions;
 pub mod samples;
 mod sql_pieces;
@@ -43,6 +46,7 @@ pub enum Store {
 pub struct PostgresStore {
     pub pool: sqlx::PgPool,
     groups: Arc<groups::KnownGroups>,
+    hints: notify::Hints,
     audit_key: Option<AuditKey>,
 }
 
@@ -53,6 +57,7 @@ pub struct SqliteStore {
     /// At most one connection; every transaction on it is `BEGIN IMMEDIATE`.
     pub writer: sqlx::SqlitePool,
     groups: Arc<groups::KnownGroups>,
+    hints: notify::Hints,
     audit_key: Option<AuditKey>,
     /// Held for the store's lifetime by [`Store::connect_exclusive`]; the operating system lets go of it when the process ends, however it ends.
     _lock: Option<Arc<std::fs::File>>,

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 
 use super::leases::HeldLease;
+use super::notify::Hint;
 use super::positions::PartitionId;
 use super::sql_pieces::{Dialect as _, rows, text};
 use super::{Store, StoreError};
@@ -129,12 +130,13 @@ impl Store {
         samples: &[Sample],
         partitions: &[PartitionSample],
     ) -> Result<bool, StoreError> {
+        let looked_at: Vec<Hint> = samples.iter().map(|sample| Hint::Dlq(sample.dlq_id)).collect();
         let samples = rows(&samples.iter().map(NewSample::from).collect::<Vec<_>>());
         let mut partitions: Vec<RawPartition> = partitions.iter().map(RawPartition::from).collect();
         // In one order, so that two samplers at once cannot deadlock.
         partitions.sort_by_key(|sample| (sample.dlq_id, sample.incarnation, sample.partition));
         let partitions = rows(&partitions);
-        transaction!(self, |tx| {
+        let saved = transaction!(self, |tx| {
             let holds = match lease {
                 Some(HeldLease { name, epoch }) => {
                     let row = sqlx::query_scalar::<Db, i64>(Db::LEASE_HOLDS).bind(text(name)).bind(epoch);
@@ -147,7 +149,11 @@ impl Store {
                 sqlx::query(Db::SAVE_PARTITION_SAMPLES).bind(&partitions).execute(&mut *tx).await?;
             }
             holds
-        })
+        })?;
+        if saved {
+            self.changed(&looked_at);
+        }
+        Ok(saved)
     }
 
     /// The newest sample of each DLQ and the newest one that succeeded: (newest, newest successful).
@@ -181,6 +187,18 @@ impl Store {
         read!(self, |pool| {
             let rows = sqlx::query_as::<Db, (i64, Option<i64>)>(DEPTHS_AT).bind(from_ms).bind(to_ms).fetch_all(pool).await?;
             rows.into_iter().filter_map(|(dlq_id, depth)| Some((dlq_id, depth?))).collect()
+        })
+    }
+
+    /// How deep a DLQ was at the end of each bucket of `[from, to)` in which a look at it succeeded: (start of the bucket in ms, depth).
+    pub async fn depth_history(&self, dlq_id: i64, from_ms: i64, to_ms: i64, bucket_ms: i64) -> Result<Vec<(i64, i64)>, StoreError> {
+        const SQL: &str = "SELECT newest.bucket, s.depth FROM (
+                SELECT at_ms - at_ms % $4 AS bucket, MAX(at_ms) AS at_ms FROM samples
+                WHERE dlq_id = $1 AND at_ms >= $2 AND at_ms < $3 AND error IS NULL GROUP BY at_ms - at_ms % $4) newest
+             JOIN samples s ON s.dlq_id = $1 AND s.at_ms = newest.at_ms WHERE s.depth IS NOT NULL ORDER BY newest.bucket";
+        read!(self, |pool| {
+            let query = sqlx::query_as::<Db, (i64, i64)>(SQL).bind(dlq_id).bind(from_ms).bind(to_ms);
+            query.bind(bucket_ms.max(1)).fetch_all(pool).await?
         })
     }
 

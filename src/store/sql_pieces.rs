@@ -60,6 +60,9 @@ pub(super) trait Dialect {
     const DLQ_STATES: &'static str;
     /// The arrivals of the DLQs `$1` (counters of kind `$2`) in `[$3, $4)`, of at most `$5` counters.
     const SOME_ARRIVALS: &'static str;
+    /// Keys, tenants and dialects of the newest `$2` open messages of the DLQ `$1`, the first `$3` bytes of each key; `$4..=$7` the open states.
+    const NEWEST_OPEN_KEYS: &'static str;
+    const EXPLAIN_NEWEST_OPEN_KEYS: &'static str;
     /// One value of a column, and the ids of it before another; so put that only the index of that column gives the order (see `store/filter.rs`).
     const PIN: &'static str;
     /// `messages m`, read by the index `{index}` where that can be said.
@@ -67,6 +70,8 @@ pub(super) trait Dialect {
     /// What stands before a query to be told its plan, and the column that tells it.
     const EXPLAIN: &'static str;
     const EXPLAIN_COLUMN: &'static str;
+    /// The packed headers of the messages `$1` (a JSON list of ids) where they are at most `$2` bytes.
+    const HEADERS_OF: &'static str;
     /// The ids that the query `{inner}` gives for each row `s` of `{outer}`.
     const FOR_EACH: &'static str;
 }
@@ -110,6 +115,26 @@ macro_rules! some_arrivals {
             $ids,
             ") AND c.kind = $2 AND c.ref >= $3 AND c.ref < $4 AND c.amount > 0 LIMIT $5) sampled"
         )
+    };
+}
+
+/// Each state is a walk down `messages_state` for `$2` ids, pinned to that index as the lists are (`store/filter.rs`); of all, the newest are
+/// kept. SQLite's SUBSTR of no bytes is NULL, which a key of no bytes is not.
+macro_rules! newest_open_keys {
+    (@walk postgres $state:literal) => {
+        concat!("SELECT m.id FROM messages m WHERE m.dlq_id = $1 AND m.state >= ", $state, " AND (m.state, m.id) < (", $state,
+            ", 9223372036854775807) ORDER BY m.state DESC, m.id DESC LIMIT $2")
+    };
+    (@walk sqlite $state:literal) => {
+        concat!("SELECT m.id FROM messages m INDEXED BY messages_state WHERE m.dlq_id = $1 AND m.state = ", $state, " ORDER BY m.id DESC LIMIT $2")
+    };
+    ($db:ident $explain:literal) => {
+        concat!($explain, "SELECT m.key_hash, COALESCE(SUBSTR(m.record_key, 1, CAST($3 AS INTEGER)), m.record_key) AS key, m.tenant, m.dialect FROM (
+            SELECT id FROM (SELECT id FROM (", newest_open_keys!(@walk $db "$4"), ") a
+                UNION ALL SELECT id FROM (", newest_open_keys!(@walk $db "$5"), ") b
+                UNION ALL SELECT id FROM (", newest_open_keys!(@walk $db "$6"), ") c
+                UNION ALL SELECT id FROM (", newest_open_keys!(@walk $db "$7"), ") d) walked ORDER BY id DESC LIMIT $2) newest
+            JOIN messages m ON m.id = newest.id")
     };
 }
 
@@ -204,10 +229,15 @@ dialects! {
         "(SELECT value ->> 'dlq_id' AS dlq_id, value ->> 'state' AS state FROM json_each({})) AS s";
     SOME_ARRIVALS:
         some_arrivals!("SELECT value::BIGINT FROM json_array_elements_text($1::json)"), some_arrivals!("SELECT value FROM json_each($1)");
+    NEWEST_OPEN_KEYS: newest_open_keys!(postgres ""), newest_open_keys!(sqlite "");
+    EXPLAIN_NEWEST_OPEN_KEYS: newest_open_keys!(postgres "EXPLAIN "), newest_open_keys!(sqlite "EXPLAIN QUERY PLAN ");
     PIN: "m.{column} >= {value} AND (m.{column}, m.id) < ({value}, {after})", "m.{column} = {value} AND m.id < {after}";
     MESSAGES_BY: "messages m", "messages m INDEXED BY {index}";
     EXPLAIN: "EXPLAIN", "EXPLAIN QUERY PLAN";
     EXPLAIN_COLUMN: "QUERY PLAN", "detail";
+    HEADERS_OF:
+        "SELECT b.message_id, b.headers FROM json_array_elements_text($1::json) AS ids JOIN bodies b ON b.message_id = ids.value::BIGINT WHERE length(b.headers) <= $2",
+        "SELECT b.message_id, b.headers FROM json_each($1) AS ids JOIN bodies b ON b.message_id = ids.value WHERE length(b.headers) <= $2";
     FOR_EACH:
         "SELECT c.id FROM {outer} CROSS JOIN LATERAL ({inner}) c",
         "SELECT c.value AS id FROM {outer} CROSS JOIN json_each((SELECT json_group_array(i.id) FROM ({inner}) i)) c";

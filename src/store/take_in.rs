@@ -4,11 +4,12 @@
 //! records are there already (a position that was set back, everything read again) is looked up under that lock,
 //! not found out by conflicts: reading everything again stores nothing and is no slower.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 use super::bulk::{Bulk as _, FIRST_STATE, NewRow};
 use super::counters::{Delta, deltas_of_new};
 use super::messages::{PartitionBatch, TakeIn};
+use super::notify::Hint;
 use super::positions::PartitionId;
 use super::sql_pieces::{Dialect as _, rows};
 use super::{Store, StoreError};
@@ -28,7 +29,8 @@ impl Store {
         let groups = self.group_ids(batches).await?;
         let moves: Vec<Move> = batches.iter().map(Move::of).collect();
         let moves = rows(&moves);
-        transaction!(self, |tx| {
+        let mut changed = BTreeSet::new();
+        let taken = transaction!(self, |tx| {
             let held = sqlx::query_as::<Db, Held>(Db::LOCK_POSITIONS).bind(&moves).fetch_all(&mut *tx).await?;
             let moved = moved(batches, &held);
             if moved.is_empty() {
@@ -50,6 +52,7 @@ impl Store {
                     let ids = sqlx::query_scalar::<Db, i64>(Db::MESSAGE_IDS).bind(stored as i64).fetch_all(&mut *tx).await?;
                     let new = with_ids(new, &ids, &groups);
                     Db::insert(&mut *tx, &new).await?;
+                    changed = new.iter().flat_map(|row| [Hint::Dlq(row.partition.dlq_id), Hint::Group(row.group_id)]).collect();
                     sqlx::query(Db::ADD_DELTAS).bind(rows(&deltas(&new))).execute(&mut *tx).await?;
                 }
                 sqlx::query(Db::MOVE_POSITIONS).bind(&moves).bind(now_ms).execute(&mut *tx).await?;
@@ -58,7 +61,11 @@ impl Store {
                 // Nothing was written; the commit that follows only lets go of the locks.
                 TakeIn::Moved(moved)
             }
-        })
+        })?;
+        if !changed.is_empty() {
+            self.changed(&changed.into_iter().collect::<Vec<_>>());
+        }
+        Ok(taken)
     }
 }
 

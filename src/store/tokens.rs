@@ -2,7 +2,7 @@
 
 use super::sql_pieces::text;
 use super::users::folded_name;
-use super::{Store, StoreError};
+use super::{Store, StoreError, Tx};
 use crate::domain::access::{OwnerScope, Role};
 
 /// An API token without its secret.
@@ -44,26 +44,34 @@ impl TryFrom<RawToken> for ApiToken {
     }
 }
 
-impl Store {
-    /// None: a token of that name (letter case aside) or with that secret exists and is not revoked.
-    pub async fn add_token(
-        &self,
-        name: &str,
-        hash: &[u8],
-        role: Role,
-        owners: &OwnerScope,
-        now_ms: i64,
-        expires_at_ms: Option<i64>,
-    ) -> Result<Option<i64>, StoreError> {
-        const SQL: &str = "INSERT INTO tokens (name, name_folded, token_hash, role, owners, created_at_ms, expires_at_ms)
-             VALUES ($1, $2, $3, $4, $5, $6, $7) ON CONFLICT DO NOTHING RETURNING id";
-        write_one!(self, |pool| {
-            let query = sqlx::query_scalar::<Db, i64>(SQL).bind(text(name)).bind(folded_name(name)).bind(hash).bind(role.as_str());
-            let owners = owners.to_text();
-            query.bind(text(&owners)).bind(now_ms).bind(expires_at_ms).fetch_optional(pool).await?
-        })
-    }
+/// Adds a token. None: a token of that name (letter case aside) or with that secret exists and is not revoked.
+pub async fn add(
+    tx: &mut Tx,
+    name: &str,
+    hash: &[u8],
+    role: Role,
+    owners: &OwnerScope,
+    now_ms: i64,
+    expires_at_ms: Option<i64>,
+) -> Result<Option<i64>, StoreError> {
+    const SQL: &str = "INSERT INTO tokens (name, name_folded, token_hash, role, owners, created_at_ms, expires_at_ms)
+         VALUES ($1, $2, $3, $4, $5, $6, $7) ON CONFLICT DO NOTHING RETURNING id";
+    in_tx!(tx, |connection| {
+        let query = sqlx::query_scalar::<Db, i64>(SQL).bind(text(name)).bind(folded_name(name)).bind(hash).bind(role.as_str());
+        let owners = owners.to_text();
+        query.bind(text(&owners)).bind(now_ms).bind(expires_at_ms).fetch_optional(&mut *connection).await?
+    })
+}
 
+/// Ends a token. Its name as it is stored; None: no such live token.
+pub async fn revoke(tx: &mut Tx, name: &str, now_ms: i64) -> Result<Option<String>, StoreError> {
+    const SQL: &str = "UPDATE tokens SET revoked_at_ms = $2 WHERE name_folded = $1 AND revoked_at_ms IS NULL RETURNING name";
+    in_tx!(tx, |connection| {
+        sqlx::query_scalar::<Db, String>(SQL).bind(folded_name(name)).bind(now_ms).fetch_optional(&mut *connection).await?
+    })
+}
+
+impl Store {
     /// All tokens ever made, by name; of one name the newest first.
     pub async fn tokens(&self) -> Result<Vec<ApiToken>, StoreError> {
         const SQL: &str =
@@ -82,11 +90,5 @@ impl Store {
             let row = sqlx::query_as::<Db, RawToken>(SQL).bind(hash).bind(now_ms).fetch_optional(pool).await?;
             row.map(ApiToken::try_from).transpose()?
         })
-    }
-
-    /// False: no such live token.
-    pub async fn revoke_token(&self, name: &str, now_ms: i64) -> Result<bool, StoreError> {
-        const SQL: &str = "UPDATE tokens SET revoked_at_ms = $2 WHERE name_folded = $1 AND revoked_at_ms IS NULL";
-        write_one!(self, |pool| { sqlx::query(SQL).bind(folded_name(name)).bind(now_ms).execute(pool).await?.rows_affected() > 0 })
     }
 }

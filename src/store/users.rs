@@ -1,7 +1,7 @@
 //! Local users, their sessions and one-time sign-in links. Only hashes are stored.
 
 use super::sql_pieces::text;
-use super::{Store, StoreError};
+use super::{Store, StoreError, Tx};
 use crate::domain::access::{OwnerScope, Role};
 
 /// A local user. Names are unique without regard to letter case.
@@ -56,9 +56,10 @@ macro_rules! select_users {
 }
 
 /// What came of disabling a user.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Disabling {
-    Done,
+    /// The user's name as it is stored.
+    Done(String),
     NoSuchUser,
     /// Nothing was done: nobody else who is active is an admin.
     LastAdmin,
@@ -66,25 +67,91 @@ pub enum Disabling {
 
 const END_SESSIONS: &str = "DELETE FROM sessions WHERE user_id = $1";
 
-impl Store {
-    /// None: the name is taken (letter case aside). `password_hash` is an argon2id PHC string.
-    pub async fn add_user(
-        &self,
-        name: &str,
-        password_hash: &str,
-        role: Role,
-        owners: &OwnerScope,
-        now_ms: i64,
-    ) -> Result<Option<i64>, StoreError> {
-        const SQL: &str = "INSERT INTO users (name, name_folded, password_hash, role, owners, disabled, created_at_ms)
-             VALUES ($1, $2, $3, $4, $5, FALSE, $6) ON CONFLICT DO NOTHING RETURNING id";
-        write_one!(self, |pool| {
-            let query = sqlx::query_scalar::<Db, i64>(SQL).bind(text(name)).bind(folded_name(name)).bind(text(password_hash));
-            let owners = owners.to_text();
-            query.bind(role.as_str()).bind(text(&owners)).bind(now_ms).fetch_optional(pool).await?
-        })
-    }
+/// Adds a user. None: the name is taken (letter case aside). `password_hash` is an argon2id PHC string.
+pub async fn add(
+    tx: &mut Tx,
+    name: &str,
+    password_hash: &str,
+    role: Role,
+    owners: &OwnerScope,
+    now_ms: i64,
+) -> Result<Option<i64>, StoreError> {
+    const SQL: &str = "INSERT INTO users (name, name_folded, password_hash, role, owners, disabled, created_at_ms)
+         VALUES ($1, $2, $3, $4, $5, FALSE, $6) ON CONFLICT DO NOTHING RETURNING id";
+    in_tx!(tx, |connection| {
+        let query = sqlx::query_scalar::<Db, i64>(SQL).bind(text(name)).bind(folded_name(name)).bind(text(password_hash));
+        let owners = owners.to_text();
+        query.bind(role.as_str()).bind(text(&owners)).bind(now_ms).fetch_optional(&mut *connection).await?
+    })
+}
 
+/// The names of all users, disabled ones too.
+pub async fn names(tx: &mut Tx) -> Result<Vec<String>, StoreError> {
+    in_tx!(tx, |connection| { sqlx::query_scalar::<Db, String>("SELECT name FROM users").fetch_all(&mut *connection).await? })
+}
+
+/// Replaces the password and ends all sessions of the user. The user's name as it is stored; None: no such user.
+pub async fn set_password(tx: &mut Tx, name: &str, password_hash: &str) -> Result<Option<String>, StoreError> {
+    const SQL: &str = "UPDATE users SET password_hash = $2 WHERE name_folded = $1 RETURNING id, name";
+    in_tx!(tx, |connection| {
+        let query = sqlx::query_as::<Db, (i64, String)>(SQL).bind(folded_name(name)).bind(text(password_hash));
+        let user = query.fetch_optional(&mut *connection).await?;
+        if let Some((id, _)) = &user {
+            sqlx::query(END_SESSIONS).bind(id).execute(&mut *connection).await?;
+        }
+        user.map(|(_, name)| name)
+    })
+}
+
+/// Disables and ends all sessions, unless that would leave no active admin. A user who is disabled already may be disabled again.
+pub async fn disable(tx: &mut Tx, name: &str) -> Result<Disabling, StoreError> {
+    // Each admin's row is written, so that two who disable each other at once wait for one another.
+    const LOCK: &str = "UPDATE users SET disabled = disabled WHERE role = 'admin'";
+    const SQL: &str = "UPDATE users SET disabled = TRUE WHERE name_folded = $1 AND (role <> 'admin' OR disabled
+         OR EXISTS (SELECT 1 FROM users o WHERE o.role = 'admin' AND NOT o.disabled AND o.name_folded <> $1)) RETURNING id, name";
+    const THERE: &str = "SELECT id FROM users WHERE name_folded = $1";
+    let name = folded_name(name);
+    in_tx!(tx, |connection| {
+        sqlx::query(LOCK).execute(&mut *connection).await?;
+        let disabled = sqlx::query_as::<Db, (i64, String)>(SQL).bind(&name).fetch_optional(&mut *connection).await?;
+        if let Some((id, name)) = disabled {
+            sqlx::query(END_SESSIONS).bind(id).execute(&mut *connection).await?;
+            Disabling::Done(name)
+        } else if sqlx::query_scalar::<Db, i64>(THERE).bind(&name).fetch_optional(&mut *connection).await?.is_some() {
+            Disabling::LastAdmin
+        } else {
+            Disabling::NoSuchUser
+        }
+    })
+}
+
+/// Lets a disabled user in again, with the password from before. The user's name as it is stored; None: no such user.
+pub async fn enable(tx: &mut Tx, name: &str) -> Result<Option<String>, StoreError> {
+    const SQL: &str = "UPDATE users SET disabled = FALSE WHERE name_folded = $1 RETURNING name";
+    in_tx!(tx, |connection| { sqlx::query_scalar::<Db, String>(SQL).bind(folded_name(name)).fetch_optional(&mut *connection).await? })
+}
+
+/// Starts a session. `token_hash` is SHA-256 of the cookie's value.
+pub async fn add_session(tx: &mut Tx, token_hash: &[u8], user_id: i64, now_ms: i64, expires_at_ms: i64) -> Result<(), StoreError> {
+    const SQL: &str = "INSERT INTO sessions (token_hash, user_id, created_at_ms, expires_at_ms) VALUES ($1, $2, $3, $4)";
+    in_tx!(tx, |connection| {
+        let query = sqlx::query(SQL).bind(token_hash).bind(user_id).bind(now_ms).bind(expires_at_ms);
+        query.execute(&mut *connection).await?;
+    })
+}
+
+/// Ends one session. The name of its user; None: it was not there, or had ended by itself.
+pub async fn end_session(tx: &mut Tx, token_hash: &[u8], now_ms: i64) -> Result<Option<String>, StoreError> {
+    const WHOSE: &str = "SELECT u.name FROM sessions s JOIN users u ON u.id = s.user_id WHERE s.token_hash = $1 AND s.expires_at_ms > $2";
+    const END: &str = "DELETE FROM sessions WHERE token_hash = $1";
+    in_tx!(tx, |connection| {
+        let name = sqlx::query_scalar::<Db, String>(WHOSE).bind(token_hash).bind(now_ms).fetch_optional(&mut *connection).await?;
+        let ended = sqlx::query(END).bind(token_hash).execute(&mut *connection).await?.rows_affected() > 0;
+        name.filter(|_| ended)
+    })
+}
+
+impl Store {
     /// All users, disabled ones too, by name.
     pub async fn users(&self) -> Result<Vec<User>, StoreError> {
         const SQL: &str = select_users!("ORDER BY u.name_folded");
@@ -103,55 +170,6 @@ impl Store {
         })
     }
 
-    /// Replaces the password and ends all sessions of the user. False: no such user.
-    pub async fn set_password(&self, name: &str, password_hash: &str) -> Result<bool, StoreError> {
-        const SQL: &str = "UPDATE users SET password_hash = $2 WHERE name_folded = $1 RETURNING id";
-        transaction!(self, |tx| {
-            let query = sqlx::query_scalar::<Db, i64>(SQL).bind(folded_name(name)).bind(text(password_hash));
-            let user = query.fetch_optional(&mut *tx).await?;
-            if let Some(id) = user {
-                sqlx::query(END_SESSIONS).bind(id).execute(&mut *tx).await?;
-            }
-            user.is_some()
-        })
-    }
-
-    /// Disables and ends all sessions, unless that would leave no active admin. A user who is disabled already may be disabled again.
-    pub async fn disable_user(&self, name: &str) -> Result<Disabling, StoreError> {
-        // Each admin's row is written, so that two who disable each other at once wait for one another.
-        const LOCK: &str = "UPDATE users SET disabled = disabled WHERE role = 'admin'";
-        const SQL: &str = "UPDATE users SET disabled = TRUE WHERE name_folded = $1 AND (role <> 'admin' OR disabled
-             OR EXISTS (SELECT 1 FROM users o WHERE o.role = 'admin' AND NOT o.disabled AND o.name_folded <> $1)) RETURNING id";
-        const THERE: &str = "SELECT id FROM users WHERE name_folded = $1";
-        let name = folded_name(name);
-        transaction!(self, |tx| {
-            sqlx::query(LOCK).execute(&mut *tx).await?;
-            let disabled = sqlx::query_scalar::<Db, i64>(SQL).bind(&name).fetch_optional(&mut *tx).await?;
-            if let Some(id) = disabled {
-                sqlx::query(END_SESSIONS).bind(id).execute(&mut *tx).await?;
-                Disabling::Done
-            } else if sqlx::query_scalar::<Db, i64>(THERE).bind(&name).fetch_optional(&mut *tx).await?.is_some() {
-                Disabling::LastAdmin
-            } else {
-                Disabling::NoSuchUser
-            }
-        })
-    }
-
-    /// Lets a disabled user in again, with the password from before. False: no such user.
-    pub async fn enable_user(&self, name: &str) -> Result<bool, StoreError> {
-        const SQL: &str = "UPDATE users SET disabled = FALSE WHERE name_folded = $1";
-        write_one!(self, |pool| { sqlx::query(SQL).bind(folded_name(name)).execute(pool).await?.rows_affected() > 0 })
-    }
-
-    /// `token_hash` is SHA-256 of the cookie's value.
-    pub async fn add_session(&self, token_hash: &[u8], user_id: i64, now_ms: i64, expires_at_ms: i64) -> Result<(), StoreError> {
-        const SQL: &str = "INSERT INTO sessions (token_hash, user_id, created_at_ms, expires_at_ms) VALUES ($1, $2, $3, $4)";
-        write_one!(self, |pool| {
-            sqlx::query(SQL).bind(token_hash).bind(user_id).bind(now_ms).bind(expires_at_ms).execute(pool).await?;
-        })
-    }
-
     /// The session's user, if it has not expired and the user is not disabled.
     pub async fn session_user(&self, token_hash: &[u8], now_ms: i64) -> Result<Option<User>, StoreError> {
         const SQL: &str =
@@ -159,13 +177,6 @@ impl Store {
         read!(self, |pool| {
             let row = sqlx::query_as::<Db, RawUser>(SQL).bind(token_hash).bind(now_ms).fetch_optional(pool).await?;
             row.map(RawUser::user).transpose()?
-        })
-    }
-
-    /// Ends one session, if it is there.
-    pub async fn end_session(&self, token_hash: &[u8]) -> Result<(), StoreError> {
-        write_one!(self, |pool| {
-            sqlx::query("DELETE FROM sessions WHERE token_hash = $1").bind(token_hash).execute(pool).await?;
         })
     }
 

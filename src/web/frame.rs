@@ -20,6 +20,8 @@ use tower_http::timeout::TimeoutLayer;
 use tower_http::trace::TraceLayer;
 
 use super::AppState;
+use super::guard::identify;
+use super::pages::flash::said;
 use super::pages::{Look, Shell};
 use super::view::text::hex;
 use crate::api::Failure;
@@ -27,8 +29,7 @@ use crate::api::failure::Problem;
 use crate::domain::access::Principal;
 
 /// Nothing but what we serve ourselves, and no inline code: hostile bytes that slipped through the escaping would still be inert.
-const POLICY: &str =
-    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'";
+const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'";
 
 /// A page that takes longer will not come; the reader should be told.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -87,12 +88,20 @@ impl MakeRequestId for RandomId {
     }
 }
 
+/// What the router and the layers around it answer by themselves.
+const BEFORE_GUARDS: [StatusCode; 3] = [StatusCode::NOT_FOUND, StatusCode::METHOD_NOT_ALLOWED, StatusCode::PAYLOAD_TOO_LARGE];
+
 #[derive(Template)]
 #[template(path = "error.html")]
 struct ErrorPage {
     shell: Shell,
+    status: StatusCode,
+    /// What happened.
     title: &'static str,
+    /// Why.
     detail: String,
+    /// What helps; empty where `detail` says it.
+    remedy: &'static str,
     request_id: Option<String>,
 }
 
@@ -102,9 +111,13 @@ async fn write_errors(State(state): State<AppState>, request: Request, next: Nex
     let is_api = request.uri().path().starts_with("/api/");
     let is_plain = matches!(request.uri().path(), "/healthz" | "/readyz");
     let id = request_id(request.extensions()).map(str::to_owned);
-    let look = Look::of(request.headers());
-    let response = next.run(request).await;
+    let headers = request.headers().clone();
+    let look = Look::of(&headers);
+    let mut response = next.run(request).await;
     let status = response.status();
+    if look.flash.is_some() && status.is_success() && is_page(&response) {
+        response.headers_mut().extend(HeaderValue::from_str(&said()).map(|forget| (header::SET_COOKIE, forget)));
+    }
     if is_plain || !(status.is_client_error() || status.is_server_error()) {
         return response;
     }
@@ -113,8 +126,17 @@ async fn write_errors(State(state): State<AppState>, request: Request, next: Nex
         None if is_page(&response) => return response,
         None => Failure::of_status(status),
     };
-    let principal = response.extensions().get::<Principal>().cloned();
-    let mut written = if is_api { problem(&failure, id.as_deref()) } else { page(&state, failure, principal, look, id) };
+    let mut written = if is_api {
+        problem(&failure, id.as_deref())
+    } else {
+        let principal = match response.extensions().get::<Principal>() {
+            Some(principal) => Some(principal.clone()),
+            // No guard saw the request, so nobody asked the store yet; elsewhere its silence may be the error.
+            None if BEFORE_GUARDS.contains(&status) => identify(&state, &headers).await.ok().flatten(),
+            None => None,
+        };
+        page(&state, failure, principal, look, id)
+    };
     // A status may need its headers (Allow, WWW-Authenticate, Retry-After, HX-Redirect).
     for (name, value) in response.headers() {
         if *name != header::CONTENT_TYPE && *name != header::CONTENT_LENGTH {
@@ -135,10 +157,32 @@ fn problem(failure: &Failure, id: Option<&str>) -> Response {
 }
 
 fn page(state: &AppState, failure: Failure, principal: Option<Principal>, look: Look, request_id: Option<String>) -> Response {
-    let title = failure.status.canonical_reason().unwrap_or("Error");
-    let page = ErrorPage { shell: Shell::new(state, principal.as_ref(), look, ""), title, detail: failure.detail, request_id };
+    let Failure { status, detail } = failure;
+    let (title, remedy) = words(status);
+    let page = ErrorPage { shell: Shell::new(state, principal.as_ref(), look, ""), status, title, detail, remedy, request_id };
     match page.render() {
-        Ok(html) => (failure.status, Html(html)).into_response(),
-        Err(_) => (failure.status, title).into_response(),
+        Ok(html) => (status, Html(html)).into_response(),
+        Err(_) => (status, title).into_response(),
+    }
+}
+
+/// What a status means for a reader, and what helps.
+fn words(status: StatusCode) -> (&'static str, &'static str) {
+    match status {
+        StatusCode::BAD_REQUEST => ("This request makes no sense here", "Go back and change what was asked."),
+        StatusCode::UNAUTHORIZED => ("Not signed in", ""),
+        StatusCode::FORBIDDEN => ("Not allowed", ""),
+        StatusCode::NOT_FOUND => ("Not found", "Check the address, or search for the message or DLQ by name."),
+        StatusCode::METHOD_NOT_ALLOWED => ("Not done that way", "Go back to the page and use its buttons."),
+        StatusCode::CONFLICT => ("Somebody was faster", "Go back, reload the page and look at what changed."),
+        StatusCode::PAYLOAD_TOO_LARGE => ("Too large", "Shorten what was typed and send it again. Nothing was stored."),
+        StatusCode::TOO_MANY_REQUESTS => ("Too many requests", "Wait a moment and try again."),
+        StatusCode::NOT_IMPLEMENTED => ("Not in this version", ""),
+        StatusCode::SERVICE_UNAVAILABLE => {
+            ("Not available right now", "Reload in a moment. If it lasts, look at the log under this request's number.")
+        }
+        StatusCode::GATEWAY_TIMEOUT => ("This took too long", "Reload in a moment, or narrow the filter."),
+        status if status.is_client_error() => ("This does not work", "Go back and try again."),
+        _ => ("Something went wrong", "Reload once. If it happens again, give an admin the request's number."),
     }
 }

@@ -3,7 +3,7 @@
 //! Owners limit what one acts on, not what one sees: every signed-in user reads everything, masked fields aside.
 
 use axum::extract::{Request, State};
-use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
+use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Redirect, Response};
 use axum_extra::extract::cookie::{Cookie, CookieJar, SameSite};
@@ -39,15 +39,19 @@ pub async fn require(State((state, role)): State<(AppState, Role)>, mut request:
             response.extensions_mut().insert(principal);
             response
         }
-        Ok(Some(principal)) => too_little(&principal, role).into_response(),
-        Ok(None) => not_signed_in(&request),
+        Ok(Some(principal)) => too_little(principal, role),
+        Ok(None) => not_signed_in(&state, &request),
         Err(failure) => failure.into_response(),
     }
 }
 
-fn too_little(principal: &Principal, role: Role) -> Failure {
+/// The refusal of somebody whose role does not reach. It names both roles, and its page shows who is signed in.
+pub fn too_little(principal: Principal, role: Role) -> Response {
     let (needed, has) = (role.as_str(), principal.role.as_str());
-    Failure::forbidden(format!("This needs the role {needed}, and {} has the role {has}. An admin can change that.", principal.name))
+    let detail = format!("This needs the role {needed}, and {} has the role {has}. An admin can change that.", principal.name);
+    let mut response = Failure::forbidden(detail).into_response();
+    response.extensions_mut().insert(principal);
+    response
 }
 
 /// Who sent this: a bearer token's principal, or a session's. None: nobody we know.
@@ -72,22 +76,48 @@ pub async fn identify(state: &AppState, headers: &HeaderMap) -> Result<Option<Pr
     }
 }
 
-/// A browser is sent to sign in and comes back; programs are told.
-fn not_signed_in(request: &Request) -> Response {
+/// A browser is sent to sign in and comes back; programs are told. What was asked for by GET is asked for again after that; a form is not
+/// sent again: its reader comes back to the page that it stood on, and the sign-in page says that nothing was changed.
+fn not_signed_in(state: &AppState, request: &Request) -> Response {
     let path = request.uri().path();
     if path.starts_with("/api/") || path == "/metrics" {
         let mut response = Failure::unauthorized("Send an API token as \"Authorization: Bearer ...\", or sign in first.").into_response();
         response.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
         return response;
     }
-    if request.headers().contains_key(axum_htmx::headers::HX_REQUEST) {
-        return (StatusCode::UNAUTHORIZED, HxRedirect("/sign-in".to_owned()), ()).into_response();
+    let reads = request.method().is_safe();
+    let asked = || request.uri().path_and_query().map(|target| target.as_str().to_owned());
+    let is_part = request.headers().contains_key(axum_htmx::headers::HX_REQUEST);
+    let back = match (is_part, reads) {
+        (true, _) => page_of_part(request.headers()),
+        (false, true) => asked(),
+        (false, false) => page_of_form(state, request.headers()),
+    };
+    let mut sign_in = match safe_next(back.as_deref()) {
+        "/" => "/sign-in?".to_owned(),
+        back => format!("/sign-in?next={}&", encode(back.as_bytes())),
+    };
+    sign_in += if reads { "" } else { "unsent=1" };
+    let sign_in = sign_in.trim_end_matches(['?', '&']).to_owned();
+    if is_part {
+        return (StatusCode::UNAUTHORIZED, HxRedirect(sign_in), ()).into_response();
     }
-    let back = request.uri().path_and_query().map_or("/", |target| target.as_str());
-    match (request.method(), back) {
-        (&Method::GET | &Method::HEAD, "/") | (&Method::POST, _) => Redirect::to("/sign-in").into_response(),
-        _ => Redirect::to(&format!("/sign-in?next={}", encode(back.as_bytes()))).into_response(),
-    }
+    Redirect::to(&sign_in).into_response()
+}
+
+/// Path and query of the page of ours that a form was sent from.
+fn page_of_form(state: &AppState, headers: &HeaderMap) -> Option<String> {
+    let page: Uri = headers.get(header::REFERER)?.to_str().ok()?.parse().ok()?;
+    let host = headers.get(header::HOST).and_then(|host| host.to_str().ok());
+    let authority = page.authority()?.as_str();
+    let ours = host == Some(authority) || state.options.public_url == format!("{}://{authority}", page.scheme_str()?);
+    ours.then(|| page.path_and_query().map(|target| target.as_str().to_owned()))?
+}
+
+/// Path and query of the page on which htmx asked for a part.
+fn page_of_part(headers: &HeaderMap) -> Option<String> {
+    let page: Uri = headers.get(axum_htmx::headers::HX_CURRENT_URL)?.to_str().ok()?.parse().ok()?;
+    page.path_and_query().map(|target| target.as_str().to_owned())
 }
 
 /// Where to go after signing in: a path of ours, or the overview. Never another host (`//host`, `/\host`).

@@ -14,4 +14,4 @@ mod state;
 pub mod view;
 
 pub use routes::{metrics_router, router};
-pub use state::{AppState, PublicUrlError, WebOptions};
+pub use state::{AppState, Configured, ConfiguredCluster, ConfiguredPart, PublicUrlError, WebOptions};

@@ -5,13 +5,19 @@ use std::sync::Arc;
 
 use axum::extract::FromRef;
 use metrics_exporter_prometheus::PrometheusHandle;
+use tokio_util::sync::CancellationToken;
 use tower_http::csrf::CsrfLayer;
 
+use super::pages::live::Live;
 use super::sign_in_limit::SignInLimit;
 use crate::domain::clock::Clock;
+use crate::domain::readiness::Checks;
 use crate::domain::settings::DlqSettings;
 use crate::services::access::Access;
+use crate::services::checkup::ClusterTests;
+use crate::services::groups::Groups;
 use crate::services::health::Health;
+use crate::services::heat::Heat;
 use crate::services::intake::ClusterStatus;
 use crate::services::messages::Messages;
 use crate::store::Store;
@@ -31,8 +37,36 @@ pub struct WebOptions {
     pub metrics_on_main: bool,
     /// In the order of the configuration.
     pub dlqs: Vec<DlqSettings>,
+    pub configured: Configured,
     /// How often each cluster is sampled, ms.
     pub sample_interval_ms: BTreeMap<String, i64>,
+}
+
+/// What `/settings` and `/setup` show of the configuration beside the DLQs. Holds no secret.
+#[derive(Debug, Clone, Default)]
+pub struct Configured {
+    pub clusters: Vec<ConfiguredCluster>,
+    /// One for each of [`WebOptions::dlqs`], in the same order.
+    pub checks: Vec<Checks>,
+    pub ledgers: Vec<ConfiguredPart>,
+    pub schemas: Vec<ConfiguredPart>,
+}
+
+/// One `[clusters.NAME]`.
+#[derive(Debug, Clone)]
+pub struct ConfiguredCluster {
+    pub name: String,
+    pub bootstrap_servers: String,
+    pub group_id: String,
+    /// How it is signed in to: "SASL_SSL, SCRAM-SHA-512", or "PLAINTEXT".
+    pub security: String,
+}
+
+/// A ledger or a schema: its name, and of what kind it is.
+#[derive(Debug, Clone)]
+pub struct ConfiguredPart {
+    pub name: String,
+    pub kind: String,
 }
 
 impl Default for WebOptions {
@@ -44,6 +78,7 @@ impl Default for WebOptions {
             session_hours: 12,
             metrics_on_main: true,
             dlqs: Vec::new(),
+            configured: Configured::default(),
             sample_interval_ms: BTreeMap::new(),
         }
     }
@@ -64,11 +99,15 @@ pub struct AppState {
     pub clock: Clock,
     pub access: Access,
     pub health: Health,
+    pub heat: Heat,
     pub messages: Messages,
     /// One for each configured cluster whose intake runs in this process.
     pub clusters: Arc<[ClusterStatus]>,
+    /// Tests of clusters that an admin starts.
+    pub cluster_tests: ClusterTests,
     pub metrics: Option<PrometheusHandle>,
     pub options: Arc<WebOptions>,
+    pub live: Live,
     pub(super) csrf: CsrfLayer,
     pub(super) sign_ins: Arc<SignInLimit>,
 }
@@ -90,10 +129,26 @@ impl AppState {
             dlqs: Arc::clone(&dlqs),
             sample_interval_ms: Arc::new(options.sample_interval_ms.clone()),
         };
+        let heat = Heat { store: store.clone(), dlqs: Arc::clone(&dlqs) };
         let messages = Messages { store: store.clone(), dlqs };
+        let cluster_tests = ClusterTests::new(Vec::new(), Vec::new(), clock.clone());
         let sign_ins = Arc::new(SignInLimit::new(options.sign_in_attempts_per_minute));
         let options = Arc::new(WebOptions { public_url: origin, ..options });
-        Ok(AppState { store, clock, access, health, messages, clusters: Arc::new([]), metrics: None, options, csrf, sign_ins })
+        Ok(AppState {
+            store,
+            clock,
+            access,
+            health,
+            heat,
+            messages,
+            clusters: Arc::new([]),
+            cluster_tests,
+            metrics: None,
+            options,
+            live: Live::default(),
+            csrf,
+            sign_ins,
+        })
     }
 
     /// The clusters whose intake runs here.
@@ -102,9 +157,21 @@ impl AppState {
         self
     }
 
+    /// The clusters that can be tested, with the last result of each.
+    pub fn with_cluster_tests(mut self, tests: ClusterTests) -> AppState {
+        self.cluster_tests = tests;
+        self
+    }
+
     /// The recorder that `/metrics` renders.
     pub fn with_metrics(mut self, metrics: PrometheusHandle) -> AppState {
         self.metrics = Some(metrics);
+        self
+    }
+
+    /// Streams end when `stop` is cancelled: an orderly end waits for every answer that is under way.
+    pub fn with_stop(mut self, stop: CancellationToken) -> AppState {
+        self.live.stop = stop;
         self
     }
 
@@ -123,5 +190,11 @@ impl FromRef<AppState> for Health {
 impl FromRef<AppState> for Messages {
     fn from_ref(state: &AppState) -> Messages {
         state.messages.clone()
+    }
+}
+
+impl FromRef<AppState> for Groups {
+    fn from_ref(state: &AppState) -> Groups {
+        Groups { store: state.store.clone(), clock: state.clock.clone(), dlqs: Arc::clone(&state.messages.dlqs) }
     }
 }

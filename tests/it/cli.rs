@@ -11,6 +11,8 @@ use lazaret::domain::clock::Clock;
 use lazaret::domain::dialect::Dialect;
 use lazaret::domain::settings::{DialectChoice, Partitioner, Secret, Start, TokenSource, TopicMatch};
 use lazaret::services::access::Access;
+use lazaret::store::Store;
+use lazaret::store::audit::EventFilter;
 
 use crate::on_both_stores;
 use crate::support::producer::{NewRecord, TestProducer, Topics};
@@ -79,7 +81,8 @@ const WRONG: &[(&str, &[&str])] = &[
     ("[auth]\nsession_hours = -1", &["auth.session_hours: -1 is out of range"]),
     ("[approval]\nquorum = 3", &["approval.large_quorum: 2 is smaller than quorum, 3"]),
     ("[retention]\nwarn_before_days = 14", &["retention.warn_before_days: 14 is not before archive_after_days, 14"]),
-    ("[audit]\nkey_file = 'nowhere'", &["audit.key_file: nowhere cannot be read", "Name a readable file"]),
+    ("[audit]\nkey_file = 'nowhere'", &["audit.key_file: nowhere cannot be read", "`openssl rand -hex 32 > FILE`"]),
+    ("[database]\nurl = 'postgres://h/d'", &["audit.key_file: is missing: on PostgreSQL", "`openssl rand -hex 32 > FILE`"]),
     ("[clusters.two]\n", &["clusters.two.bootstrap_servers: is missing. Add it, for example"]),
     ("[clusters.two]\nbootstrap_servers = 'kafka:nine'", &["clusters.two.bootstrap_servers: holds something that is no broker address"]),
     (
@@ -254,7 +257,7 @@ fn variables_override_single_values_and_unknown_ones_are_refused() {
         |pairs: &[(&str, &str)]| pairs.iter().map(|(name, value)| (String::from(*name), String::from(*value))).collect::<Vec<_>>();
     let read = |pairs: &[(&str, &str)]| {
         let file = format!("{GOOD}\n[database]\nurl_file = '/nowhere'\n[clusters.EU-west]\nbootstrap_servers = 'a:1'");
-        Config::from_text(&file, "test.toml", "".into(), variables(pairs), Purpose::Serve)
+        Config::from_text(&file, "test.toml", "".into(), variables(pairs), Purpose::Check)
     };
     let config = read(&[
         ("LAZARET_SERVER__LISTEN", "0.0.0.0:80"),
@@ -310,8 +313,11 @@ fn the_example_file_holds_every_setting_as_documented() {
     let folder = folder();
     let text = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/lazaret.example.toml")).expect("the example");
     // Secrets and schemas that the example names lie in this test's folder.
-    let text = text.replace("\"/run/secrets/", "\"").replace("key_file = \"\"", "key_file = \"kafka\"");
-    for (name, content) in [("kafka", "swordfish"), ("wallet-redis", "redis://h/0"), ("wallet-db", "postgres://h/d")] {
+    let text = text.replace("\"/run/secrets/", "\"").replace("key_file = \"\"", "key_file = \"audit.key\"");
+    let key = "ab".repeat(32);
+    for (name, content) in
+        [("audit.key", key.as_str()), ("kafka", "swordfish"), ("wallet-redis", "redis://h/0"), ("wallet-db", "postgres://h/d")]
+    {
         std::fs::write(folder.path().join(name), content).unwrap();
     }
     std::fs::create_dir(folder.path().join("schemas")).unwrap();
@@ -414,8 +420,8 @@ fn partition_explain_agrees_with_the_fixtures() {
     }
 }
 
-#[test]
-fn users_and_tokens_on_a_new_sqlite_file() {
+#[tokio::test]
+async fn users_and_tokens_on_a_new_sqlite_file() {
     let folder = folder();
     let run = |arguments: &[&str], input: &str| lazaret_with_input(folder.path(), &[], arguments, input);
     for command in [["user", "list"], ["token", "list"]] {
@@ -474,6 +480,24 @@ fn users_and_tokens_on_a_new_sqlite_file() {
     let expires = run(&["token", "create", "x", "--expires", "soon"], "");
     assert_eq!(expires.status.code(), Some(2));
     assert!(stderr(&expires).contains("for example 90d"), "{}", stderr(&expires));
+
+    // Each change, and nothing that was refused, is in the trail.
+    let store = Store::connect(&format!("sqlite://{}", folder.path().join("lazaret-data/lazaret.db").display())).await.unwrap();
+    let told: Vec<String> = trail(&store).await.into_iter().map(|(who, what, subject)| format!("{who}: {what} {subject}")).collect();
+    assert_eq!(
+        told,
+        [
+            "command line: user_added user ana",
+            "command line: password_changed user ana",
+            "command line: user_disabled user ana",
+            "command line: user_enabled user ana",
+            "command line: user_added user root",
+            "command line: token_created token grafana",
+            "command line: token_revoked token grafana",
+        ]
+    );
+    let events = store.events(&EventFilter::default(), None, 100).await.unwrap();
+    assert!(events.iter().all(|event| !event.event.contains(secret.trim()) && !event.event.contains("horse")), "no secret in the trail");
 }
 
 #[test]
@@ -595,12 +619,77 @@ async fn serve_is_up_without_a_broker_lets_the_first_admin_in_and_ends_on_sigter
     let healthy = || lazaret(folder.path(), &[("LAZARET_SERVER__LISTEN", address)], &["healthcheck"]).status.code();
     assert_eq!(healthy(), Some(0));
 
+    let key = folder.path().join("lazaret-data/lazaret.db.audit-key");
+    let made = std::fs::read_to_string(&key).expect("the first start makes the key of the trail");
+    assert_eq!(std::os::unix::fs::PermissionsExt::mode(&std::fs::metadata(&key).unwrap().permissions()) & 0o777, 0o600);
+
     let clock = Clock::system();
     assert!(serving.terminate().success(), "an orderly end");
     assert!(clock.monotonic().as_secs() < 10, "within seconds");
     assert_eq!(healthy(), Some(1));
     let users = lazaret(folder.path(), &[], &["user", "list"]);
     assert!(stdout(&users).contains("ana   admin"), "{}", stdout(&users));
+
+    // The key stays what it was; without it, or with another, nothing starts.
+    let again = ["serve", "--listen", "127.0.0.1:0", "--bootstrap", "127.0.0.1:1", "--dlq", "x"];
+    let mut serving = Serving::start(folder.path(), &again);
+    assert!(serving.line().starts_with("Lazaret at "));
+    assert!(serving.terminate().success());
+    assert_eq!(std::fs::read_to_string(&key).unwrap(), made);
+    for (content, said) in [
+        (None, "lazaret.db.audit-key is gone, and the trail in the database was made with it"),
+        (Some("short"), "lazaret.db.audit-key is too short for a key"),
+        (Some("a text that is long enough for a key"), "was not made with this key"),
+    ] {
+        match content {
+            None => std::fs::remove_file(&key).unwrap(),
+            Some(content) => std::fs::write(&key, content).unwrap(),
+        }
+        for command in [&again[..], &["token", "create", "ci"]] {
+            let refused = lazaret(folder.path(), &[], command);
+            assert_eq!(refused.status.code(), Some(2), "{command:?}: {}", stderr(&refused));
+            assert!(stderr(&refused).contains(said), "{command:?} should say: {said}\n{}", stderr(&refused));
+        }
+    }
+    assert!(stdout(&lazaret(folder.path(), &[], &["user", "list"])).contains("ana   admin"), "looking needs no key");
+}
+
+/// What the trail of a database says: actor, action, subject.
+async fn trail(store: &Store) -> Vec<(String, String, String)> {
+    let events = store.events(&EventFilter::default(), None, 100).await.expect("the trail");
+    events.into_iter().rev().map(|event| (event.actor, event.action, event.subject)).collect()
+}
+
+#[tokio::test]
+#[ignore = "needs a real PostgreSQL: run tests/run"]
+async fn on_postgresql_the_trail_needs_a_configured_key() {
+    let folder = folder();
+    std::fs::write(folder.path().join("url"), crate::support::postgres_url().await).unwrap();
+    let configure = |audit: &str| {
+        let text = format!("{GOOD}\n[database]\nurl_file = 'url'\n{audit}").replace("kafka:9092", "127.0.0.1:1");
+        std::fs::write(folder.path().join("lazaret.toml"), text).unwrap();
+    };
+    configure("");
+    assert!(lazaret(folder.path(), &[], &["migrate"]).status.success(), "needs no key");
+    for command in [&["serve"][..], &["user", "add", "ana"], &["user", "disable", "ana"], &["token", "create", "ci"]] {
+        let refused = lazaret_with_input(folder.path(), &[], command, "correct horse battery\n");
+        assert_eq!(refused.status.code(), Some(2), "{command:?}");
+        assert!(
+            stderr(&refused).contains("audit.key_file: is missing") && stderr(&refused).contains("openssl rand -hex 32"),
+            "{command:?}"
+        );
+    }
+    let checked = lazaret(folder.path(), &[], &["check"]);
+    assert!(stdout(&checked).contains("✗ audit key: audit.key_file is missing"), "{}", stdout(&checked));
+    assert!(lazaret(folder.path(), &[], &["user", "list"]).status.success(), "looking needs no key");
+
+    std::fs::write(folder.path().join("audit.key"), "ab".repeat(32)).unwrap();
+    configure("[audit]\nkey_file = 'audit.key'\n");
+    let added = lazaret_with_input(folder.path(), &[], &["user", "add", "ana", "--owners", "risk"], "correct horse battery\n");
+    assert!(added.status.success(), "{}", stderr(&added));
+    assert!(stdout(&lazaret(folder.path(), &[], &["check"])).contains("✓ audit key: read from audit.key_file"));
+    let store = Store::connect(&std::fs::read_to_string(folder.path().join("url")).unwrap()).await.unwrap();
+    assert_eq!(trail(&store).await, [("command line".into(), "user_added".into(), "user ana".into())]);
 }
 
 on_both_stores! {
@@ -608,27 +697,34 @@ on_both_stores! {
         let clock = Clock::fake(1_800_000_000_000);
         let access = Access::new(store, clock.clone(), 12);
         access.add_user("ana", "correct horse battery", Role::Operator, OwnerScope::from_text("payments")).await.expect("is new");
-        assert_eq!(access.sign_in("ana", "wrong horse battery").await.expect("answers"), None);
-        assert_eq!(access.sign_in("nobody", "correct horse battery").await.expect("answers"), None);
-        assert_eq!(access.sign_in("ana", &"x".repeat(1 << 20)).await.expect("answers"), None);
-        let cookie = access.sign_in(" Ana ", "correct horse battery").await.expect("answers").expect("is right");
+        for (alike, said) in [("ANA", "there is a user \"ANA\" already"), ("\u{ff41}na", "looks like the user \"ana\"")] {
+            let refused = access.add_user(alike, "correct horse battery", Role::Approver, OwnerScope::All).await.expect_err(alike);
+            assert!(refused.to_string().contains(said), "{refused}");
+        }
+        for reserved in ["command line", "Not signed in"] {
+            assert!(access.add_user(reserved, "correct horse battery", Role::Viewer, OwnerScope::All).await.is_err(), "{reserved}");
+        }
+        assert_eq!(access.sign_in("ana", "wrong horse battery", None).await.expect("answers"), None);
+        assert_eq!(access.sign_in("nobody", "correct horse battery", None).await.expect("answers"), None);
+        assert_eq!(access.sign_in("ana", &"x".repeat(1 << 20), None).await.expect("answers"), None);
+        let cookie = access.sign_in(" Ana ", "correct horse battery", None).await.expect("answers").expect("is right");
         let ana = Principal { name: "ana".into(), role: Role::Operator, owners: OwnerScope::Listed(vec!["payments".into()]) };
         assert_eq!(access.session(&cookie).await.expect("answers"), Some(ana.clone()));
         assert_eq!(access.session("guessed").await.expect("answers"), None);
 
         clock.step(Duration::from_secs(12 * 3_600));
         assert_eq!(access.session(&cookie).await.expect("answers"), None, "ended by time");
-        let cookie = access.sign_in("ana", "correct horse battery").await.expect("answers").expect("is right");
-        access.sign_out(&cookie).await.expect("answers");
+        let cookie = access.sign_in("ana", "correct horse battery", None).await.expect("answers").expect("is right");
+        access.sign_out(&cookie, None).await.expect("answers");
         assert_eq!(access.session(&cookie).await.expect("answers"), None, "ended by hand");
-        let cookie = access.sign_in("ana", "correct horse battery").await.expect("answers").expect("is right");
+        let cookie = access.sign_in("ana", "correct horse battery", None).await.expect("answers").expect("is right");
         access.set_password("ANA", "another long password").await.expect("ana is there");
         assert_eq!(access.session(&cookie).await.expect("answers"), None, "ended by the new password");
-        assert_eq!(access.sign_in("ana", "correct horse battery").await.expect("answers"), None);
+        assert_eq!(access.sign_in("ana", "correct horse battery", None).await.expect("answers"), None);
         access.disable_user("ana").await.expect("ana is there");
-        assert_eq!(access.sign_in("ana", "another long password").await.expect("answers"), None, "disabled");
+        assert_eq!(access.sign_in("ana", "another long password", None).await.expect("answers"), None, "disabled");
         access.enable_user("ana").await.expect("ana is there");
-        assert!(access.sign_in("ana", "another long password").await.expect("answers").is_some(), "enabled");
+        assert!(access.sign_in("ana", "another long password", None).await.expect("answers").is_some(), "enabled");
 
         let secret = access.create_token("ci", Role::Viewer, OwnerScope::All, Some(clock.now_ms() + 1_000), None).await.expect("is new");
         assert_eq!(access.token(&secret).await.expect("answers").map(|who| who.name), Some("ci".to_owned()));
@@ -640,6 +736,12 @@ on_both_stores! {
         assert_eq!(access.token(&secret).await.expect("answers").map(|who| who.role), Some(Role::Admin));
         access.revoke_token("chosen").await.expect("is live");
         assert_eq!(access.token(&secret).await.expect("answers"), None, "revoked");
+
+        let told: Vec<String> = trail(&access.store).await.into_iter().map(|(who, what, subject)| format!("{who}: {what} {subject}")).collect();
+        let count = |line: &str| told.iter().filter(|told| *told == line).count();
+        assert_eq!((count("ana: signed_in user ana"), count("ana: signed_out user ana")), (4, 1), "{told:?}");
+        assert_eq!(count("not signed in: sign_in_failed user ana"), 4, "{told:?}");
+        assert_eq!(count("not signed in: sign_in_failed user nobody"), 1, "{told:?}");
     }
 
     async fn the_setup_link_makes_one_admin(store: Store) {
@@ -647,10 +749,10 @@ on_both_stores! {
         let old = access.setup_token().await.expect("answers").expect("there is no user");
         let token = access.setup_token().await.expect("answers").expect("there is no user");
         assert!(!access.setup_token_holds(&old).await && access.setup_token_holds(&token).await);
-        assert_eq!(access.set_up(&old, "ana", "correct horse battery").await.expect("answers"), None);
-        assert!(access.set_up(&token, "ana", "short").await.is_err(), "refused, and the link still holds");
+        assert_eq!(access.set_up(&old, "ana", "correct horse battery", None).await.expect("answers"), None);
+        assert!(access.set_up(&token, "ana", "short", None).await.is_err(), "refused, and the link still holds");
         let (first, second) =
-            tokio::join!(access.set_up(&token, "ana", "correct horse battery"), access.set_up(&token, "ben", "correct horse battery"));
+            tokio::join!(access.set_up(&token, "ana", "correct horse battery", None), access.set_up(&token, "ben", "correct horse battery", None));
         let cookies: Vec<String> = [first, second].into_iter().filter_map(|made| made.expect("answers")).collect();
         let [cookie] = cookies.as_slice() else { panic!("one admin, not {}", cookies.len()) };
         assert_eq!(access.session(cookie).await.expect("answers").map(|who| who.role), Some(Role::Admin));

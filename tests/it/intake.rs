@@ -46,6 +46,7 @@ on_both_stores! {
         assert_eq!(rig.positions("orders.DLQ").await, vec![40, 40, 40]);
         let view = instance.status.view();
         assert_eq!((view.connection, view.topics, view.partitions, view.progress.taken_in), (Connection::Connected, Some(1), 3, 120));
+        assert_eq!(view.partition_counts.expect("listed").get("orders.DLQ"), Some(&3));
         assert!(view.stalled.is_none() && view.discovery.is_none(), "nothing is wrong");
     }
 

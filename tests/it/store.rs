@@ -13,9 +13,12 @@ use lazaret::store::messages::{MessageFilter, MessageRow, PartitionBatch, TakeIn
 use lazaret::store::positions::PartitionId;
 
 mod access;
+mod audit;
 mod connect;
 mod counters;
 mod dlqs;
+mod groups;
+mod heat;
 mod leases;
 mod lists;
 mod plans;

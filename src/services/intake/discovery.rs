@@ -44,6 +44,7 @@ impl Intake {
     async fn try_list_topics(&mut self, now_ms: i64) -> Result<(), IntakeError> {
         let all = self.ask(|inspector| inspector.topics(LOOK_UP)).await??;
         let names: BTreeSet<String> = all.iter().map(|topic| topic.name.clone()).collect();
+        self.status.listed(all.iter().map(|topic| (topic.name.clone(), topic.partitions)).collect());
         let covered: Vec<(TopicInfo, Arc<DlqSettings>)> = all
             .into_iter()
             .filter_map(|topic| {

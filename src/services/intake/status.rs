@@ -1,6 +1,6 @@
 //! How intake of one cluster is getting on, for pages and API: a handle that is cheap to clone and to read.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
@@ -47,6 +47,8 @@ pub struct ClusterView {
     pub discovered_at_ms: Option<i64>,
     /// Topics that the configuration covers; None before the first listing.
     pub topics: Option<usize>,
+    /// How many partitions each topic of the cluster had in the last listing, covered or not; None before the first.
+    pub partition_counts: Option<Arc<BTreeMap<String, i32>>>,
     /// Partitions that this process reads; others may be read by other instances.
     pub partitions: usize,
     /// Set while a batch or a position cannot be stored; nothing is lost meanwhile.
@@ -70,6 +72,7 @@ impl ClusterStatus {
             connection: Connection::Connecting,
             discovered_at_ms: None,
             topics: None,
+            partition_counts: None,
             partitions: 0,
             stalled: None,
             discovery: None,
@@ -81,6 +84,11 @@ impl ClusterStatus {
     /// The state of this moment.
     pub fn view(&self) -> ClusterView {
         self.0.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// A listing came: every topic of the cluster with its partition count.
+    pub fn listed(&self, partition_counts: BTreeMap<String, i32>) {
+        self.change(|view| view.partition_counts = Some(Arc::new(partition_counts)));
     }
 
     pub(super) fn change(&self, change: impl FnOnce(&mut ClusterView)) {

@@ -1,8 +1,10 @@
 //! One file per page, each with its template's struct. What several pages show lives here.
 
 pub mod access;
+pub mod checklist;
 pub mod dlq;
 pub mod export;
+pub mod flash;
 pub mod group;
 pub mod live;
 pub mod message;
@@ -17,6 +19,7 @@ use axum::http::HeaderMap;
 use axum::http::request::Parts;
 use axum_extra::extract::cookie::CookieJar;
 
+use self::flash::Flash;
 use super::frame::request_id;
 use super::view::{format, text};
 use super::{AppState, assets};
@@ -24,6 +27,7 @@ use crate::api::query::{Query, encode};
 use crate::domain::access::{Principal, Role};
 use crate::domain::audit::By;
 use crate::domain::classify::FailureClass;
+use crate::domain::group::Shown;
 use crate::domain::health::{Because, Status, arriving_from_ms};
 use crate::store::groups::Group;
 use crate::store::messages::{MessagePage, MessageRow};
@@ -32,11 +36,18 @@ use crate::store::messages::{MessagePage, MessageRow};
 #[derive(Debug, Clone)]
 pub struct Shell {
     pub css: &'static str,
+    /// In the order in which they run.
+    pub scripts: &'static [String],
     /// Which entry of the main navigation we are under.
     pub here: &'static str,
     /// Name and role of who is signed in, the role once where both are one word: "ana · operator", "viewer".
     pub user: Option<String>,
+    /// The time of day, UTC.
     pub now: String,
+    /// The day, for paper and for error pages.
+    pub date: String,
+    /// Where the stream of hints is; None for who is not signed in.
+    pub events: Option<String>,
     pub read_only: bool,
     /// What stands in the search box.
     pub find: String,
@@ -45,11 +56,15 @@ pub struct Shell {
 
 impl Shell {
     pub fn new(state: &AppState, principal: Option<&Principal>, look: Look, here: &'static str) -> Shell {
+        let now_ms = state.clock.now_ms();
         Shell {
             css: assets::css(),
+            scripts: assets::scripts(),
             here,
             user: principal.map(|principal| who(&principal.name, principal.role)),
-            now: format::time_of_day(state.clock.now_ms()),
+            now: format::time_of_day(now_ms),
+            date: format::utc(now_ms).split(' ').next().unwrap_or_default().to_owned(),
+            events: principal.map(|_| format!("/events?seen={}", state.store.hints().mark())),
             read_only: state.options.read_only,
             find: String::new(),
             look,
@@ -64,6 +79,8 @@ pub struct Look {
     pub theme: Option<&'static str>,
     /// The keyboard shortcuts are switched off.
     pub no_keys: bool,
+    /// What was just done, said once on the page that follows.
+    pub flash: Option<Flash>,
 }
 
 /// The cookies of [`Look`]. They hold no secret, but nothing but our pages needs them.
@@ -75,7 +92,7 @@ impl Look {
     pub fn of(headers: &HeaderMap) -> Look {
         let jar = CookieJar::from_headers(headers);
         let theme = jar.get(THEME_COOKIE).and_then(|cookie| ["light", "dark"].into_iter().find(|theme| *theme == cookie.value()));
-        Look { theme, no_keys: jar.get(KEYS_COOKIE).is_some_and(|cookie| cookie.value() == "off") }
+        Look { theme, no_keys: jar.get(KEYS_COOKIE).is_some_and(|cookie| cookie.value() == "off"), flash: Flash::of(headers, &jar) }
     }
 }
 
@@ -363,12 +380,32 @@ pub struct GroupLine {
     pub text: String,
     pub exception: Option<String>,
     pub class: &'static str,
-    pub class_after_label: &'static str,
     pub consumer_group: Option<String>,
     pub first: Option<When>,
     pub last: Option<When>,
     /// Its last message is younger than an hour.
     pub arriving: bool,
+    pub status: StatusLine,
+}
+
+/// The status of a failure group for `m::status`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct StatusLine {
+    pub kind: &'static str,
+    pub word: &'static str,
+}
+
+impl From<Shown> for StatusLine {
+    fn from(shown: Shown) -> StatusLine {
+        let (kind, word) = match shown {
+            Shown::Open => ("open", "Open"),
+            Shown::Known => ("info", "Known"),
+            Shown::Fixed => ("healthy", "Fixed"),
+            Shown::Regressed => ("warning", "Regressed"),
+            Shown::Ignored => ("muted", "Ignored"),
+        };
+        StatusLine { kind, word }
+    }
 }
 
 impl GroupLine {
@@ -380,11 +417,11 @@ impl GroupLine {
             text: group_title(group),
             exception: group.exception_class.as_deref().map(|class| text::short_line(class, 120)),
             class: kind(group.class),
-            class_after_label: kind_after_label(group.class),
             consumer_group: group.consumer_group.as_deref().map(|name| text::short_line(name, 80)),
             first: group.first_at_ms.map(|at| When::of(at, now_ms)),
             last: group.last_at_ms.map(|at| When::of(at, now_ms)),
             arriving: group.last_at_ms.is_some_and(|at| at >= arriving_from_ms(now_ms)),
+            status: group.shown(now_ms).into(),
         }
     }
 }

@@ -324,6 +324,7 @@ mod tests {
             connection,
             discovered_at_ms: None,
             topics: Some(3),
+            partition_counts: None,
             partitions: 9,
             stalled: None,
             discovery: None,

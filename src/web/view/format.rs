@@ -74,6 +74,16 @@ pub fn time_of_day(at_ms: i64) -> String {
     }
 }
 
+/// The time of day to the minute, UTC: `14:02`.
+pub fn hour_minute(at_ms: i64) -> String {
+    instant(at_ms).map_or_else(|| format!("{at_ms} ms"), |at| at.format("%H:%M").to_string())
+}
+
+/// Day and time to the minute, UTC: `30 Nov 14:02`.
+pub fn day_minute(at_ms: i64) -> String {
+    instant(at_ms).map_or_else(|| format!("{at_ms} ms"), |at| at.format("%-d %b %H:%M").to_string())
+}
+
 /// For the `datetime` attribute of `<time>`.
 pub fn machine_time(at_ms: i64) -> String {
     instant(at_ms).map_or_else(|| at_ms.to_string(), |at| at.format("%Y-%m-%dT%H:%M:%S%.3fZ").to_string())
@@ -181,6 +191,20 @@ pub fn bytes(count: i64) -> String {
     }
 }
 
+/// A share: `17.2%`, `under 0.1%`; 100% only where it is all, and unknown where there is nothing to have a share of.
+pub fn percent(part: i64, whole: i64) -> String {
+    if whole <= 0 {
+        return UNKNOWN.to_owned();
+    }
+    match part as f64 / whole as f64 * 100.0 {
+        _ if part >= whole => "100%".to_owned(),
+        _ if part <= 0 => "0%".to_owned(),
+        share if share < 0.1 => "under 0.1%".to_owned(),
+        // Rounded down, so that 99.96 is no 100.
+        share => format!("{}%", trim_zero(format!("{:.1}", (share * 10.0).floor() / 10.0))),
+    }
+}
+
 /// "1 message", "212 messages": exact, with the right form of the noun.
 pub fn counted(count: i64, one: &str, many: &str) -> String {
     format!("{} {}", exact(count), if count == 1 { one } else { many })
@@ -237,6 +261,7 @@ mod tests {
         assert_eq!(utc_exact(1_767_225_600_007), "2026-01-01 00:00:00.007 UTC");
         assert_eq!(time_of_day(1_767_225_600_000), "00:00:00 UTC");
         assert_eq!(machine_time(1_767_225_600_000), "2026-01-01T00:00:00.000Z");
+        assert_eq!((hour_minute(1_767_279_720_000).as_str(), day_minute(1_767_279_720_000).as_str()), ("15:02", "1 Jan 15:02"));
         assert_eq!(utc(i64::MAX), format!("{} ms", i64::MAX));
         assert_eq!(utc(253_402_300_800_000), "253402300800000 ms");
     }
@@ -279,6 +304,22 @@ mod tests {
             assert_eq!(per_minute(rate), text);
         }
         assert_eq!(per_minute_or_unknown(None), "—");
+    }
+
+    #[test]
+    fn a_share_is_never_rounded_to_all_or_nothing() {
+        let cases = [
+            (0, 0, "—"),
+            (0, 9, "0%"),
+            (1, 5_000, "under 0.1%"),
+            (861, 5_000, "17.2%"),
+            (1, 4, "25%"),
+            (4_999, 5_000, "99.9%"),
+            (9, 9, "100%"),
+        ];
+        for (part, whole, text) in cases {
+            assert_eq!(percent(part, whole), text, "{part} of {whole}");
+        }
     }
 
     #[test]

@@ -2,19 +2,50 @@
 
 use std::fmt::Write as _;
 
-use super::format;
+use super::chart::arrivals_label;
 
 const WIDTH: f64 = 120.0;
 const HEIGHT: f64 = 24.0;
 const MARGIN: f64 = 2.0;
 
-/// Counts of arrivals in equal buckets, oldest first. `None` is "not known".
+/// Counts in equal buckets, oldest first. `None` is "not known".
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Series {
     pub buckets: Vec<Option<i64>>,
     /// Start of the first bucket, ms.
     pub from_ms: i64,
     pub bucket_ms: i64,
+}
+
+impl Series {
+    /// Where a bucket begins, ms.
+    pub fn start_ms(&self, index: usize) -> i64 {
+        self.from_ms + self.bucket_ms * index as i64
+    }
+
+    /// Where the last bucket ends, ms.
+    pub fn end_ms(&self) -> i64 {
+        self.start_ms(self.buckets.len())
+    }
+
+    /// The largest count and its bucket, the first of several; None where nothing came or nothing is known.
+    pub fn peak(&self) -> Option<(usize, i64)> {
+        let known = self.buckets.iter().enumerate().filter_map(|(index, count)| Some((index, (*count)?)));
+        known.filter(|(_, count)| *count > 0).rev().max_by_key(|(_, count)| *count)
+    }
+
+    /// The times, `[from, to)` in ms, of which nothing is known.
+    pub fn gaps(&self) -> Vec<(i64, i64)> {
+        let mut gaps: Vec<(i64, i64)> = Vec::new();
+        for (index, _) in self.buckets.iter().enumerate().filter(|(_, count)| count.is_none()) {
+            let (from, to) = (self.start_ms(index), self.start_ms(index + 1));
+            match gaps.last_mut() {
+                Some((_, end)) if *end == from => *end = to,
+                _ => gaps.push((from, to)),
+            }
+        }
+        gaps
+    }
 }
 
 /// A sparkline ready for the template.
@@ -31,16 +62,15 @@ pub struct Spark {
 impl Spark {
     /// Draws `series`; `now` is today's rate in words for the label.
     pub fn draw(series: &Series, now: &str) -> Spark {
-        let peak = series.buckets.iter().flatten().copied().max();
-        let points = points(series, peak.unwrap_or(0));
+        let points = points(series);
         let end = points.iter().rev().flatten().next().map(|(x, y)| (number(*x), number(*y)));
-        Spark { path: path(&points), end, label: label(series, peak, now) }
+        Spark { path: line(&points), end, label: arrivals_label(series, now, series.end_ms()) }
     }
 }
 
-fn points(series: &Series, peak: i64) -> Vec<Option<(f64, f64)>> {
+fn points(series: &Series) -> Vec<Option<(f64, f64)>> {
     let steps = series.buckets.len().saturating_sub(1).max(1) as f64;
-    let scale = peak.max(1) as f64;
+    let scale = series.peak().map_or(1, |(_, count)| count) as f64;
     let place = |(index, count): (usize, &Option<i64>)| {
         count.map(|count| {
             let x = MARGIN + (WIDTH - 2.0 * MARGIN) * index as f64 / steps;
@@ -50,68 +80,61 @@ fn points(series: &Series, peak: i64) -> Vec<Option<(f64, f64)>> {
     series.buckets.iter().enumerate().map(place).collect()
 }
 
-fn path(points: &[Option<(f64, f64)>]) -> String {
+/// Path data through the points, broken where there is none. A point alone is a line of no length, which round ends make a dot.
+pub(super) fn line(points: &[Option<(f64, f64)>]) -> String {
     let mut path = String::with_capacity(points.len() * 10);
     let mut drawing = false;
-    for point in points {
+    for (index, point) in points.iter().enumerate() {
         if let Some((x, y)) = point {
+            let alone = !drawing && points.get(index + 1).is_none_or(Option::is_none);
             // Writing to a String cannot fail.
-            let _ = write!(path, "{}{} {}", if drawing { 'L' } else { 'M' }, number(*x), number(*y));
+            let _ = write!(path, "{}{} {}{}", if drawing { 'L' } else { 'M' }, number(*x), number(*y), if alone { "h0" } else { "" });
         }
         drawing = point.is_some();
     }
     path
 }
 
-fn number(value: f64) -> String {
+/// One decimal at most.
+pub(super) fn number(value: f64) -> String {
     let text = format!("{value:.1}");
     text.strip_suffix(".0").map(str::to_owned).unwrap_or(text)
-}
-
-fn label(series: &Series, peak: Option<i64>, now: &str) -> String {
-    let Some(peak) = peak else {
-        return "Arrivals 24 h: not known".to_owned();
-    };
-    let total: i64 = series.buckets.iter().flatten().sum();
-    let mut label = format!("Arrivals 24 h: {} in all, now {now}", format::exact(total));
-    if let (true, Some(index)) = (peak > 0, series.buckets.iter().position(|count| *count == Some(peak))) {
-        let at = series.from_ms + series.bucket_ms * index as i64;
-        let (minutes, time) = (series.bucket_ms / 60_000, format::time_of_day(at));
-        let _ = write!(label, ", peak {} in the {minutes} min from {time}", format::exact(peak));
-    }
-    if series.buckets.iter().any(Option::is_none) {
-        label.push_str(", partly not known");
-    }
-    label
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn series(buckets: &[Option<i64>]) -> Series {
-        Series { buckets: buckets.to_vec(), from_ms: 1_767_225_600_000, bucket_ms: 1_800_000 }
+    /// From 2026-01-01 00:00 UTC.
+    fn spark(buckets: &[Option<i64>], now: &str) -> Spark {
+        let series = Series { buckets: buckets.to_vec(), from_ms: 1_767_225_600_000, bucket_ms: 1_800_000 };
+        Spark::draw(&series, now)
     }
 
     #[test]
     fn a_gap_breaks_the_line_and_is_no_zero() {
-        let spark = Spark::draw(&series(&[Some(0), Some(4), None, Some(2)]), "2/min");
-        assert_eq!(spark.path, "M2 22L40.7 2M118 12");
+        let spark = spark(&[Some(0), Some(60), None, Some(30)], "2/min");
+        assert_eq!(spark.path, "M2 22L40.7 2M118 12h0");
         assert_eq!(spark.end, Some(("118".to_owned(), "12".to_owned())));
-        assert_eq!(spark.label, "Arrivals 24 h: 6 in all, now 2/min, peak 4 in the 30 min from 00:30:00 UTC, partly not known");
+        assert_eq!(spark.label, "Arrivals 24 h: now 2/min, peak 2/min at 00:30 UTC, no data 01:00-01:30 UTC");
     }
 
     #[test]
     fn nothing_known_draws_nothing_and_says_so() {
-        let spark = Spark::draw(&series(&[None, None]), "—");
+        let spark = spark(&[None, None], "not known");
         assert_eq!((spark.path.as_str(), spark.end), ("", None));
-        assert_eq!(spark.label, "Arrivals 24 h: not known");
+        assert_eq!(spark.label, "Arrivals 24 h: now not known, no data");
     }
 
     #[test]
     fn a_quiet_day_is_a_line_at_the_bottom() {
-        let spark = Spark::draw(&series(&[Some(0), Some(0)]), "0/min");
+        let spark = spark(&[Some(0), Some(0)], "0/min");
         assert_eq!(spark.path, "M2 22L118 22");
-        assert_eq!(spark.label, "Arrivals 24 h: 0 in all, now 0/min");
+        assert_eq!(spark.label, "Arrivals 24 h: now 0/min");
+    }
+
+    #[test]
+    fn the_first_of_equal_peaks_is_told() {
+        assert!(spark(&[Some(1), Some(30), Some(30)], "1/min").label.contains("peak 1/min at 00:30 UTC"));
     }
 }

@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 use crate::domain::record::deceives;
 
 /// How much of a value a page shows as text or hex.
-pub const VALUE_CAP: usize = 64 * 1024;
+pub const VALUE_CAP: usize = 64_000;
 
 fn push_visible(out: &mut String, c: char) {
     match c {
@@ -47,6 +47,14 @@ pub fn short_line(text: &str, chars: usize) -> String {
     match text.char_indices().nth(chars) {
         Some((end, _)) => format!("{}…", line(&text[..end])),
         None => line(text),
+    }
+}
+
+/// Several lines, cut to `chars` characters; how much is missing is said.
+pub fn cut_block(text: &str, chars: usize) -> String {
+    match text.char_indices().nth(chars) {
+        Some((end, _)) => format!("{}…\n(cut here: {} more)", block(&text[..end]), super::format::bytes((text.len() - end) as i64)),
+        None => block(text),
     }
 }
 

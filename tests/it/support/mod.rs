@@ -6,6 +6,7 @@ pub mod producer;
 use std::io::Write as _;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use lazaret::domain::audit::AuditKey;
 use lazaret::store::Store;
 
 /// A real server that `tests/services/ctl up` started.
@@ -68,20 +69,25 @@ pub fn unique(prefix: &str) -> String {
     format!("{prefix}-{}-{}-{n}", std::process::id(), lazaret::domain::clock::Clock::system().now_ms())
 }
 
+/// The key of the trail in tests' stores.
+pub fn audit_key() -> AuditKey {
+    AuditKey::new(vec![7; 32]).expect("32 bytes")
+}
+
 /// A migrated SQLite database in a folder that goes with the returned guard.
 pub async fn sqlite() -> (Store, tempfile::TempDir) {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let url = format!("sqlite://{}", folder.path().join("test.db").display());
     let store = Store::connect(&url).await.expect("SQLite opens");
     store.migrate().await.expect("SQLite migrates");
-    (store, folder)
+    (store.with_audit_key(audit_key()), folder)
 }
 
 /// A migrated PostgreSQL database of the test's own on the real server.
 pub async fn postgres() -> Store {
     let store = Store::connect(&postgres_url().await).await.expect("PostgreSQL opens");
     store.migrate().await.expect("PostgreSQL migrates");
-    store
+    store.with_audit_key(audit_key())
 }
 
 /// The URL of an empty PostgreSQL database of the test's own.

@@ -3,6 +3,7 @@
 use axum::body::Body;
 use axum::http::{Request, StatusCode, header};
 use lazaret::domain::access::{OwnerScope, Role};
+use lazaret::store::audit::EventFilter;
 use lazaret::web::routes::ROUTES;
 use lazaret::web::{metrics_router, router};
 
@@ -18,25 +19,92 @@ fn sample(path: &str) -> String {
     path.split('/').map(|part| if part.starts_with('{') { "1" } else { part }).collect::<Vec<_>>().join("/")
 }
 
+const ROLES: [Role; 4] = [Role::Viewer, Role::Operator, Role::Approver, Role::Admin];
+
+/// A request of a browser that is signed in, up to the head of the answer: the body of `/events` has no end.
+async fn status_of(house: &House, method: &str, path: &str, cookie: &str, form: &'static str) -> StatusCode {
+    let request = Request::builder().method(method).uri(path).header(header::COOKIE, cookie);
+    let request = request.header(header::CONTENT_TYPE, "application/x-www-form-urlencoded").header("sec-fetch-site", "same-origin");
+    let response = tower::ServiceExt::oneshot(router(house.state()), request.body(Body::from(form)).unwrap()).await.unwrap();
+    response.status()
+}
+
+/// The cookie of a new user with this role.
+async fn signed_in(house: &House, name: &str, role: Role, owners: OwnerScope) -> String {
+    house.access.add_user(name, "correct horse battery", role, owners).await.unwrap();
+    let right = house.post("/sign-in", &format!("name={name}&password=correct+horse+battery"), "").await;
+    assert_eq!(right.status, StatusCode::SEE_OTHER, "{}", right.text());
+    right.header(header::SET_COOKIE).split(';').next().unwrap().to_owned()
+}
+
+/// S3.
 #[tokio::test]
-async fn every_route_refuses_whoever_is_not_signed_in_unless_the_table_says_otherwise() {
+async fn every_route_refuses_nobody_and_each_lesser_role() {
     let (house, _folder) = house().await;
-    assert!(ROUTES.iter().any(|route| route.path == "/api/v1/messages/{id}"), "the table is the table");
-    let open: Vec<&str> = ROUTES.iter().filter(|route| route.role.is_none()).map(|route| route.path).collect();
-    assert_eq!(open, ["/healthz", "/readyz", "/static/{file}", "/sign-in", "/sign-in", "/sign-out", "/setup", "/setup"]);
-    for route in ROUTES.iter().filter(|route| route.role.is_some()) {
-        let path = sample(route.path);
-        let answer = house.anonymous(route.method, &path).await;
-        if path.starts_with("/api/") || path == "/metrics" {
-            assert_eq!(answer.status, StatusCode::UNAUTHORIZED, "{path}");
-            assert_eq!(answer.header(header::WWW_AUTHENTICATE), "Bearer", "{path}");
-        } else {
-            assert_eq!(answer.status, StatusCode::SEE_OTHER, "{path}");
-            assert!(answer.header(header::LOCATION).starts_with("/sign-in"), "{path}");
-        }
-        let viewer = house.get(&path).await;
-        assert!(!matches!(viewer.status.as_u16(), 401 | 403 | 405 | 500..), "{path} as a viewer: {}", viewer.status);
+    let open: Vec<_> = ROUTES.iter().filter(|route| route.role.is_none()).map(|route| (route.method, route.path)).collect();
+    assert_eq!(
+        open,
+        [
+            ("POST", "/preferences"),
+            ("GET", "/healthz"),
+            ("GET", "/readyz"),
+            ("GET", "/static/{file}"),
+            ("GET", "/sign-in"),
+            ("POST", "/sign-in"),
+            ("POST", "/sign-out"),
+            ("GET", "/setup"),
+            ("POST", "/setup")
+        ]
+    );
+    let mut cookies = Vec::new();
+    for role in ROLES {
+        cookies.push((role, signed_in(&house, &format!("a-{}", role.as_str()), role, OwnerScope::All).await));
     }
+    let mut refused = 0;
+    for route in ROUTES {
+        let Some(least) = route.role else { continue };
+        let path = sample(route.path);
+        let who = format!("{} {path}", route.method);
+        let nobody = house.anonymous(route.method, &path).await;
+        if path.starts_with("/api/") || path == "/metrics" {
+            assert_eq!(nobody.status, StatusCode::UNAUTHORIZED, "{who}");
+            assert_eq!(nobody.header(header::WWW_AUTHENTICATE), "Bearer", "{who}");
+        } else {
+            assert_eq!(nobody.status, StatusCode::SEE_OTHER, "{who}");
+            assert!(nobody.header(header::LOCATION).starts_with("/sign-in"), "{who}");
+        }
+        for (role, cookie) in &cookies {
+            // The role is judged before the form is looked at, whatever it holds.
+            for form in ["", "colour=red&reason=x"] {
+                let status = status_of(&house, route.method, &path, cookie, form).await;
+                if *role < least {
+                    assert_eq!(status, StatusCode::FORBIDDEN, "{who} as {}", role.as_str());
+                    refused += 1;
+                } else {
+                    assert!(!matches!(status.as_u16(), 401 | 403 | 405), "{who} as {}: {status}", role.as_str());
+                }
+            }
+        }
+    }
+    assert!(refused > 0, "some route needs more than a viewer");
+}
+
+#[tokio::test]
+async fn a_form_of_another_site_is_refused_by_every_route_that_changes_something() {
+    let (house, _folder) = house().await;
+    let cookie = signed_in(&house, "root", Role::Admin, OwnerScope::All).await;
+    let mut tried = 0;
+    for route in ROUTES.iter().filter(|route| route.method != "GET") {
+        for (name, value) in [("sec-fetch-site", "cross-site"), ("origin", "https://evil.example"), ("origin", "null")] {
+            let request = Request::builder().method(route.method).uri(sample(route.path)).header(header::COOKIE, &cookie);
+            let request = request.header(header::HOST, "127.0.0.1:8080").header(name, value);
+            let answer = house.send(request.body(Body::empty()).unwrap()).await;
+            assert_eq!(answer.status, StatusCode::FORBIDDEN, "{} {name}: {value}", route.path);
+            tried += 1;
+        }
+    }
+    assert!(tried >= 12, "the table has routes that change something");
+    assert_eq!(status_of(&house, "GET", "/", &cookie, "").await, StatusCode::OK, "the session is still there");
 }
 
 #[tokio::test]
@@ -66,7 +134,9 @@ async fn signing_in_and_out() {
     assert_eq!(attributes(&form.page(), "input[name=next]", "value"), ["/messages?state=archived"]);
     let wrong = house.post("/sign-in", "name=ana&password=wrong", "").await;
     assert_eq!(wrong.status, StatusCode::UNPROCESSABLE_ENTITY);
-    assert_eq!(text_of(&wrong.page(), "[role=alert]"), "Name or password is wrong.");
+    let said = text_of(&wrong.page(), "[role=alert]");
+    assert!(said.starts_with("Name or password is wrong. Try again;") && said.contains("lazaret user passwd"), "{said}");
+    assert_eq!(attributes(&wrong.page(), "#name", "value"), ["ana"], "what was typed is still there");
     assert!(!wrong.text().contains("value=\"wrong\""), "the password is not sent back");
     let right = house.post("/sign-in", "name=ana&password=correct+horse+battery&next=%2Fmessages%3Fstate%3Darchived", "").await;
     assert_eq!((right.status, right.header(header::LOCATION)), (StatusCode::SEE_OTHER, "/messages?state=archived"));
@@ -142,7 +212,7 @@ async fn the_first_admin_sets_a_password_once() {
     assert_eq!(text_of(&post("correct+horse+1", "correct+horse+2").await.page(), "[role=alert]"), "The two passwords differ.");
     assert!(text_of(&post("short", "short").await.page(), "[role=alert]").contains("12 characters"));
     let made = post("correct+horse+battery", "correct+horse+battery").await;
-    assert_eq!((made.status, made.header(header::LOCATION)), (StatusCode::SEE_OTHER, "/"));
+    assert_eq!((made.status, made.header(header::LOCATION)), (StatusCode::SEE_OTHER, "/setup"), "to what is left to do");
     let cookie = made.header(header::SET_COOKIE).split(';').next().unwrap().to_owned();
     let page = house.send(Request::get("/").header(header::COOKIE, cookie).body(Body::empty()).unwrap()).await.page();
     assert!(text_of(&page, ".who").contains("root · admin"));
@@ -179,7 +249,7 @@ async fn what_is_wrong_with_a_request_is_said() {
         ("/nothing", 404),
         ("/?colour=red", 400),
         ("/messages/77", 404),
-        ("/messages/77?view=tree", 400),
+        ("/messages/77?view=odd", 400),
         ("/dlqs/main/absent", 404),
         ("/groups/0", 404),
     ] {
@@ -194,19 +264,101 @@ async fn what_is_wrong_with_a_request_is_said() {
 #[tokio::test]
 async fn a_role_that_is_too_low_is_named() {
     let (house, _folder) = house().await;
-    // No route of this version needs more than a viewer; the guard is the one every later route gets.
-    assert!(ROUTES.iter().all(|route| route.role.is_none_or(|role| role == Role::Viewer)));
-    house.access.add_user("ana", "correct horse battery", Role::Viewer, OwnerScope::Listed(vec!["payments".into()])).await.unwrap();
-    let right = house.post("/sign-in", "name=ana&password=correct+horse+battery", "").await;
-    let cookie = right.header(header::SET_COOKIE).split(';').next().unwrap().to_owned();
+    let cookie = signed_in(&house, "ana", Role::Viewer, OwnerScope::Listed(vec!["payments".into()])).await;
+    let refused = house.post("/settings/clusters/main/test", "", &cookie).await;
+    assert_eq!(refused.status, StatusCode::FORBIDDEN);
+    let said = text_of(&refused.page(), "main");
+    assert!(said.contains("needs the role admin, and ana has the role viewer"), "{said}");
+    assert!(text_of(&refused.page(), ".who").contains("ana · viewer"), "the page knows who is refused");
     house.dlq("fraud.DLQ").await;
     let page = house.send(Request::get("/").header(header::COOKIE, &cookie).body(Body::empty()).unwrap()).await.page();
     assert_eq!(all(&page, "#dlqs .name"), ["fraud.DLQ"], "owners limit what one acts on, not what one sees");
     house.access.disable_user("ana").await.unwrap();
+    assert_eq!(status_of(&house, "GET", "/", &cookie, "").await, StatusCode::SEE_OTHER);
+}
+
+#[tokio::test]
+async fn a_session_that_ended_comes_back_to_where_it_was() {
+    let (house, _folder) = house().await;
+    let cookie = signed_in(&house, "ana", Role::Operator, OwnerScope::All).await;
+    house.clock.step(std::time::Duration::from_secs(13 * 3_600));
+    let ask = async |method: &str, path: &str, extra: &[(&str, &str)]| {
+        let mut request = Request::builder().method(method).uri(path).header(header::COOKIE, &cookie).header(header::HOST, "lazaret.test");
+        for (name, value) in extra {
+            request = request.header(*name, *value);
+        }
+        house.send(request.body(Body::empty()).unwrap()).await
+    };
+    let filter = ask("GET", "/messages?state=archived&q=a%20b", &[]).await;
+    assert_eq!(filter.header(header::LOCATION), "/sign-in?next=%2Fmessages%3Fstate%3Darchived%26q%3Da%2520b");
+    assert_eq!(ask("GET", "/", &[]).await.header(header::LOCATION), "/sign-in");
+
+    // A form is not sent again by signing in: its reader comes back to the page it stood on and is told.
+    for (referer, goes) in [
+        (Some("http://lazaret.test/groups/7?page=2"), "/sign-in?next=%2Fgroups%2F7%3Fpage%3D2&unsent=1"),
+        (Some("http://127.0.0.1:8080/groups/7"), "/sign-in?next=%2Fgroups%2F7&unsent=1"),
+        (Some("https://evil.example/groups/7"), "/sign-in?unsent=1"),
+        (Some("not a url"), "/sign-in?unsent=1"),
+        (None, "/sign-in?unsent=1"),
+    ] {
+        let extra: Vec<(&str, &str)> = referer.map(|referer| ("referer", referer)).into_iter().collect();
+        let sent = ask("POST", "/groups/7/notes", &extra).await;
+        assert_eq!((sent.status, sent.header(header::LOCATION)), (StatusCode::SEE_OTHER, goes), "{referer:?}");
+    }
+    let page = house.anonymous("GET", "/sign-in?next=%2Fgroups%2F7&unsent=1").await.page();
+    assert!(text_of(&page, "main [role=status]").contains("the change was not made. Sign in, and send it again."));
+    assert_eq!(attributes(&page, "input[name=next]", "value"), ["/groups/7"]);
+    assert!(all(&house.anonymous("GET", "/sign-in").await.page(), "main [role=status]").is_empty());
+
+    // htmx follows only a header, and would put the sign-in page into the middle of the other one.
+    let region = ask("GET", "/messages?state=archived", &[("hx-request", "true")]).await;
+    assert_eq!((region.status, region.header("hx-redirect")), (StatusCode::UNAUTHORIZED, "/sign-in?next=%2Fmessages%3Fstate%3Darchived"));
+    let form = ask("POST", "/groups/7/notes", &[("hx-request", "true"), ("referer", "http://lazaret.test/groups/7")]).await;
+    assert_eq!(form.header("hx-redirect"), "/sign-in?next=%2Fgroups%2F7&unsent=1");
+}
+
+#[tokio::test]
+async fn who_came_and_who_tried_to_is_in_the_trail() {
+    let (mut house, _folder) = house().await;
+    house.options.sign_in_attempts_per_minute = 3;
+    let cookie = signed_in(&house, "ana", Role::Viewer, OwnerScope::All).await;
+    let out = house.post("/sign-out", "", &cookie).await;
+    house.post("/sign-out", "", &cookie).await;
+    let state = house.state();
+    let long = "x".repeat(100);
+    let guess = async |name: &str| {
+        let request = Request::post("/sign-in").header(header::CONTENT_TYPE, "application/x-www-form-urlencoded");
+        answer(router(state.clone()), request.body(Body::from(format!("name={name}&password=swordfish"))).unwrap()).await
+    };
+    let wrong = guess("Ana").await;
+    assert_eq!(wrong.status, StatusCode::UNPROCESSABLE_ENTITY);
+    for _ in 0..6 {
+        guess(&long).await;
+    }
+    guess("nul%00name").await;
+    let mut told = house.store.events(&EventFilter::default(), None, 50).await.unwrap();
+    told.reverse();
+    let lines: Vec<String> = told.iter().map(|entry| format!("{}: {} {}", entry.actor, entry.action, entry.subject)).collect();
+    let guessed = format!("not signed in: sign_in_failed user {}", "x".repeat(64));
     assert_eq!(
-        house.send(Request::get("/").header(header::COOKIE, &cookie).body(Body::empty()).unwrap()).await.status,
-        StatusCode::SEE_OTHER
+        lines[1..],
+        [
+            "command line: user_added user ana",
+            "ana: signed_in user ana",
+            "ana: signed_out user ana",
+            "not signed in: sign_in_failed user Ana",
+            &guessed,
+            &guessed,
+            &guessed,
+            "not signed in: sign_in_failed user nul\u{2400}name",
+        ],
+        "as many as the limit lets through, and a session ends once"
     );
+    let of = |entry: usize| -> serde_json::Value { serde_json::from_str(&told[entry].event).unwrap() };
+    assert_eq!(of(3)["request_id"], out.header("x-request-id"));
+    assert_eq!((of(4)["request_id"].as_str(), of(4)["reason"].as_str()), (Some(wrong.header("x-request-id")), Some("wrong password")));
+    assert_eq!(of(5)["reason"], "no such user");
+    assert!(told.iter().all(|entry| !entry.event.contains("swordfish") && !entry.event.contains("horse")));
 }
 
 /// S10. That no producer can exist is held by `architecture.rs`: rdkafka's is named by the demo alone.

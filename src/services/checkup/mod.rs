@@ -1,6 +1,10 @@
 //! `lazaret check`: can everything that is configured be reached, and what is missing if not? Nothing is changed anywhere.
 
+mod on_demand;
+
 use std::time::Duration;
+
+pub use on_demand::{ClusterTests, NotStarted, Run};
 
 use crate::domain::settings::{ClusterSettings, DlqSettings, Secret, TopicMatch};
 use crate::kafka::check::{self, AclTopics};
@@ -94,8 +98,8 @@ pub fn database_to_be_made(path: &std::path::Path) -> Vec<Step> {
 }
 
 /// A cluster: each step of the way to its records and each configured topic are told to `seen` as they are known. Returns the `kafka-acls`
-/// lines if a right is missing. Blocks for up to several time-outs: call it from `spawn_blocking`.
-pub fn cluster(cluster: &ClusterSettings, dlqs: &[DlqSettings], seen: &mut dyn FnMut(Progress)) -> Vec<String> {
+/// lines if a right is missing. Blocks for up to several times `timeout`, which each step may take: call it from `spawn_blocking`.
+pub fn cluster(cluster: &ClusterSettings, dlqs: &[DlqSettings], timeout: Duration, seen: &mut dyn FnMut(Progress)) -> Vec<String> {
     let subject = format!("cluster {}", cluster.name);
     let dlqs: Vec<&DlqSettings> = dlqs.iter().filter(|dlq| dlq.cluster == cluster.name).collect();
     let mut wanting = false;
@@ -104,7 +108,7 @@ pub fn cluster(cluster: &ClusterSettings, dlqs: &[DlqSettings], seen: &mut dyn F
         seen(progress);
     };
     let wanted = |topic: &str| dlqs.iter().any(|dlq| dlq.topics.covers(topic));
-    let visible = check::probe(cluster, &wanted, TIMEOUT, &mut |progress| {
+    let visible = check::probe(cluster, &wanted, timeout, &mut |progress| {
         tell(match progress {
             check::Progress::Trying(name) => Progress::Trying(format!("{subject}: {name}")),
             check::Progress::Done(step) => Progress::Done(in_words(&subject, step)),

@@ -1,0 +1,223 @@
+//! Pages that keep themselves up to date: nothing jumps, the reader is left alone, and a page that is not up to date says so.
+
+use std::time::Duration;
+
+use serde_json::Value;
+
+use super::driver::{Browser, SMALL, Screen, WIDE};
+use super::line::Mode;
+use super::report;
+use super::stage::{HOSTILE, Stage, WALLET};
+use crate::web::house::{NOW_MS, record};
+
+const UPDATES: i64 = 20;
+/// Updates are driven at this pace for a minute.
+const PACE: Duration = Duration::from_secs(3);
+const MOST_SHIFT: f64 = 0.02;
+
+/// Put into the page once it is there: sums up what the layout shifted by without the reader's doing, and counts the updates.
+const WATCH: &str = "
+    window.watched = { shift: 0, updates: 0, shifted: [] };
+    new PerformanceObserver(list => {
+        for (const entry of list.getEntries()) {
+            if (entry.hadRecentInput) continue;
+            watched.shift += entry.value;
+            watched.shifted.push(entry.sources.map(source => source.node?.outerHTML?.slice(0, 60) ?? String(source.node?.nodeName)).join(' '));
+        }
+    }).observe({ type: 'layout-shift', buffered: true });
+    document.addEventListener('htmx:afterSwap', () => { watched.updates += 1; });";
+
+/// All that the reader has done to a page and where they are in it.
+const READER: &str = "
+    const at = document.activeElement;
+    return {
+        focus: at.outerHTML.slice(0, 60), caret: [at.selectionStart ?? null, at.selectionEnd ?? null], typed: at.value ?? null,
+        top: Math.round(at.getBoundingClientRect().top), scroll: Math.round(scrollY),
+        checked: [...document.querySelectorAll('input:checked')].map(e => `${e.name}=${e.value}`),
+        open: [...document.querySelectorAll('main details')].map(e => e.open),
+        rows: [...document.querySelectorAll('#dlqs tbody tr')].map(row => row.id),
+    };";
+
+/// What one reader does before the updates begin.
+struct Reader {
+    path: String,
+    screen: Screen,
+    /// Opened, checked, scrolled to, typed into.
+    does: &'static str,
+    /// Where they type, with the caret in the middle.
+    types_into: &'static str,
+}
+
+async fn sit_down(stage: &Stage, reader: &Reader) -> Browser {
+    let browser = Browser::open().await;
+    browser.screen(reader.screen).await;
+    stage.admit(&browser, "otto").await;
+    browser.goto(&stage.at(&reader.path)).await;
+    live(&browser).await;
+    browser.ask(reader.does).await;
+    browser.type_into(reader.types_into, "pay-17").await;
+    browser.ask("document.activeElement.setSelectionRange(2, 4)").await;
+    // What is done by hand within half a second of a shift would excuse it.
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    browser.ask(WATCH).await;
+    browser
+}
+
+async fn live(browser: &Browser) {
+    browser
+        .until("the chip says Live", Duration::from_secs(20), "return document.querySelector('#chip').textContent.startsWith('Live')")
+        .await;
+}
+
+/// A failure more for the worst, and now and then a queue that was quiet.
+async fn something_happens(stage: &Stage, update: i64) {
+    stage.house.clock.step(PACE);
+    let at = NOW_MS + update * 3_000;
+    let more = |topic: &str, offset: i64| {
+        vec![record(topic, offset, at, r#"{"payment_id":"pay-new"}"#, "Connection to wallet-db timed out after 5000 ms")]
+    };
+    let wallet = stage.house.take_in(WALLET, more(WALLET, HOSTILE + 4 + update)).await;
+    stage.house.sample(&wallet, 0, None).await;
+    if update % 5 == 4 {
+        stage.house.take_in("ledger.export.dlq", more("ledger.export.dlq", update)).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs a real Chromium: run tests/run"]
+async fn twenty_updates_in_a_minute_shift_nothing_and_leave_the_reader_alone() {
+    let stage = Stage::furnished().await;
+    let group = stage.house.json(&format!("/api/v1/messages?topic={WALLET}&limit=20")).await["items"].clone();
+    let group = group.as_array().and_then(|items| items.iter().find(|item| item["offset"] == HOSTILE - 1)).expect("it")["group"].clone();
+    let readers = [
+        Reader { path: "/".into(), screen: WIDE, does: "scrollTo(0, 120)", types_into: ".filters input[name=q]" },
+        Reader {
+            path: format!("/dlqs/main/{WALLET}"),
+            screen: WIDE,
+            does: "document.querySelectorAll('main details').forEach(e => { e.open = true })",
+            types_into: "#messages input[name=q]",
+        },
+        Reader {
+            path: format!("/groups/{group}"),
+            screen: SMALL,
+            does: "document.querySelector('input[type=radio][value=known]').checked = true",
+            types_into: "input[name=owner]",
+        },
+    ];
+    let mut sessions = Vec::new();
+    for reader in &readers {
+        sessions.push(sit_down(&stage, reader).await);
+    }
+    let mut before = Vec::new();
+    for browser in &sessions {
+        before.push(browser.ask(READER).await);
+    }
+    let mut pace = tokio::time::interval(PACE);
+    for update in 0..UPDATES {
+        pace.tick().await;
+        something_happens(&stage, update).await;
+    }
+    tokio::time::sleep(PACE * 2).await;
+    let mut figures = Vec::new();
+    for ((browser, reader), before) in sessions.iter().zip(&readers).zip(before) {
+        let watched = browser.ask("return watched").await;
+        let (shift, updates) = (watched["shift"].as_f64().expect("a number"), watched["updates"].as_f64().expect("a number"));
+        assert!(updates >= UPDATES as f64, "{}: {updates} updates", reader.path);
+        assert_eq!(browser.ask(READER).await, before, "{}: the reader was disturbed", reader.path);
+        assert!(shift <= MOST_SHIFT, "{}: shifted by {shift}: {}", reader.path, watched["shifted"]);
+        let kind = reader.path.split('/').nth(1).filter(|kind| !kind.is_empty()).unwrap_or("overview");
+        figures.push(format!("{kind} {shift:.3} over {updates} updates"));
+    }
+    // It was not quiet because nothing came.
+    let depth = format!("{}", HOSTILE + 4 + UPDATES);
+    let shown = sessions[1].text(".stats .stat b").await;
+    assert_eq!(shown, depth, "the page of the DLQ shows what came");
+    let toast = sessions[0].text("#toasts").await;
+    assert!(toast.contains("Order changed") || stage.house.json("/api/v1/dlqs").await["items"][0]["topic"] == WALLET, "{toast}");
+    report(&format!("layout shift in {} s (at most {MOST_SHIFT}): {}", UPDATES * 3, figures.join(", ")));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs a real Chromium: run tests/run"]
+async fn rows_keep_their_place_until_the_reader_asks() {
+    let stage = Stage::furnished().await;
+    let browser = Browser::open().await;
+    stage.admit(&browser, "otto").await;
+    browser.goto(&stage.at("/")).await;
+    live(&browser).await;
+    let order = "return [...document.querySelectorAll('#dlqs tbody tr')].map(row => row.id)";
+    let before = browser.ask(order).await;
+    // A queue that was healthy becomes worse than the worst.
+    let old = (0..400).map(|at| record("payments.fraud.DLQ", at, NOW_MS - 40 * 3_600_000 + at, "{}", "Its rules engine is gone"));
+    let fraud = stage.house.take_in("payments.fraud.DLQ", old.collect()).await;
+    stage.house.sample(&fraud, 0, None).await;
+    let sentence = "return document.querySelector('#sentence').textContent.includes('payments.fraud.DLQ')";
+    browser.until("the sentence names the new worst", Duration::from_secs(10), sentence).await;
+    assert_eq!(browser.ask(order).await, before, "rows stay under the pointer");
+    assert!(browser.text("#toasts").await.contains("Order changed"));
+    browser.click("#toasts a").await;
+    browser
+        .until(
+            "the new order",
+            Duration::from_secs(10),
+            "return document.querySelector('#dlqs tbody .name').textContent === 'payments.fraud.DLQ'",
+        )
+        .await;
+    assert_ne!(browser.ask(order).await, before);
+    assert_eq!(browser.console().await, Vec::<Value>::new());
+
+    // Paused: nothing changes; then everything that was missed comes at once.
+    live(&browser).await;
+    browser.click("#pause").await;
+    assert_eq!(browser.text("#chip").await, "Paused");
+    let depth = format!("return document.querySelector('#dlq-{} [data-l=Depth]').textContent", fraud.id);
+    let paused = browser.ask(&depth).await;
+    stage.house.take_in("payments.fraud.DLQ", vec![record("payments.fraud.DLQ", 400, NOW_MS, "{}", "Its rules engine is gone")]).await;
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    assert_eq!(browser.ask(&depth).await, paused);
+    browser.click("#pause").await;
+    browser.until("what was missed", Duration::from_secs(5), &depth.replace("textContent", "textContent.includes('401')")).await;
+    live(&browser).await;
+}
+
+/// The line is broken for half a minute while something happens.
+async fn broken(mode: Mode) -> String {
+    let (stage, line) = Stage::behind_a_line().await;
+    let browser = Browser::open().await;
+    stage.admit(&browser, "otto").await;
+    browser.goto(&stage.at("/")).await;
+    live(&browser).await;
+    tokio::time::sleep(Duration::from_secs(3)).await;
+
+    let began = tokio::time::Instant::now();
+    line.set(mode);
+    browser
+        .until("the chip says Stale", Duration::from_secs(15), "return document.querySelector('#chip').textContent.startsWith('Stale')")
+        .await;
+    let stale = began.elapsed();
+    let chip = browser.text("#chip").await;
+    assert!(chip.ends_with(" s"), "it says since when: {chip}");
+    something_happens(&stage, 0).await;
+    let wallet = stage.house.dlq(WALLET).await;
+    tokio::time::sleep_until(began + Duration::from_secs(30)).await;
+    assert!(browser.text("#chip").await.starts_with("Stale"));
+
+    let back = tokio::time::Instant::now();
+    line.set(Mode::Open);
+    let right = format!(
+        "return document.querySelector('#chip').textContent.startsWith('Live')
+            && document.querySelector('#dlq-{} [data-l=Depth]').textContent.includes('{}')",
+        wallet.id,
+        HOSTILE + 5
+    );
+    browser.until("live and right again", Duration::from_secs(5), &right).await;
+    format!("{mode:?}: Stale after {:.1} s, right {:.1} s after its return", stale.as_secs_f64(), back.elapsed().as_secs_f64())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs a real Chromium: run tests/run"]
+async fn a_page_whose_stream_is_gone_says_so_and_is_right_again_soon() {
+    // Connections that end, and connections that say nothing any more.
+    let (cut, silent) = tokio::join!(broken(Mode::Cut), broken(Mode::Silent));
+    report(&format!("stream gone for 30 s (Stale within 15 s, right within 5 s): {cut}; {silent}"));
+}

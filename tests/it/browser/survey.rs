@@ -1,0 +1,301 @@
+//! Every page in every state and every look: accessible, nothing wider than the screen, nothing complained of.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use lazaret::web::routes::ROUTES;
+use serde_json::{Value, json};
+
+use super::driver::{Browser, PHONE, SMALL, Screen, WIDE};
+use super::stage::{HOSTILE, PASSWORD, Stage, WALLET, longest_topic};
+use super::{axe, report};
+
+const THEMES: [&str; 2] = ["light", "dark"];
+const SCREENS: [Screen; 2] = [WIDE, PHONE];
+
+/// GET routes that are no page of their own: data, files, streams, and an address that leads to the page of a message.
+const NO_PAGES: [&str; 10] = [
+    "/export",
+    "/messages/export",
+    "/messages/{id}/value",
+    "/dlqs/{cluster}/{topic}/{partition}/{offset}",
+    "/events",
+    "/metrics",
+    "/healthz",
+    "/readyz",
+    "/static/{file}",
+    "/api/",
+];
+
+/// How a page comes to be on the screen.
+enum Way {
+    Get,
+    /// A form that no page offers to whoever is signed in.
+    Post(&'static [(&'static str, &'static str)]),
+    /// What is typed into the page's main form before it is sent.
+    Typed(&'static [(&'static str, &'static str)]),
+}
+
+/// A page in one state.
+struct Place {
+    name: &'static str,
+    path: String,
+    way: Way,
+    status: u16,
+}
+
+fn get(name: &'static str, path: impl Into<String>) -> Place {
+    Place { name, path: path.into(), way: Way::Get, status: 200 }
+}
+
+fn get_fails(name: &'static str, path: impl Into<String>, status: u16) -> Place {
+    Place { name, path: path.into(), way: Way::Get, status }
+}
+
+/// What was looked at, and what was found.
+#[derive(Default)]
+struct Seen {
+    looks: usize,
+    pages: BTreeSet<&'static str>,
+    states: BTreeMap<&'static str, usize>,
+    judged: BTreeSet<String>,
+    /// Elements that break a rule of axe-core's.
+    violations: usize,
+    /// Those, and whatever else is wrong.
+    faults: Vec<String>,
+}
+
+impl Seen {
+    /// Goes there and looks at it in every theme and width. What is wrong is gathered, so that one run tells of everything.
+    async fn visit(&mut self, browser: &Browser, stage: &Stage, state: &'static str, place: &Place) {
+        *self.states.entry(state).or_default() += 1;
+        arrive(browser, stage, place).await;
+        let status = browser.number("return performance.getEntriesByType('navigation')[0].responseStatus").await;
+        if (status - f64::from(place.status)).abs() > 0.5 {
+            self.faults.push(format!("{state}-{}: {} answers {status} and not {}", place.name, place.path, place.status));
+            browser.console().await;
+            return;
+        }
+        let path = browser.place().await;
+        let route = ROUTES.iter().find(|route| route.method == "GET" && fits(route.path, path.split('?').next().unwrap_or_default()));
+        // An error page stands at any address, and is a page of its own.
+        let page = if place.status == 200 || place.status == 422 { route.map(|route| route.path) } else { None };
+        self.pages.insert(page.unwrap_or("error page"));
+        let name = format!("{state}-{}", place.name);
+        for theme in THEMES {
+            browser.prefers(&[("prefers-color-scheme", theme)]).await;
+            for screen in SCREENS {
+                browser.screen(screen).await;
+                let verdict = axe::judge(browser).await;
+                let look = format!("{name} {theme} {}", screen.0);
+                self.violations += verdict.violations.len();
+                self.faults.extend(verdict.violations.into_iter().map(|violation| format!("{look}: {violation}")));
+                self.judged.extend(verdict.judged);
+                self.faults.extend(overflow(browser).await.map(|fault| format!("{look}: {fault}")));
+                browser.picture(&format!("{name}-{}-{theme}", screen.0)).await;
+                self.looks += 1;
+            }
+        }
+        browser.screen(SMALL).await;
+        self.faults.extend(overflow(browser).await.map(|fault| format!("{name} {}: {fault}", SMALL.0)));
+        browser.picture(&format!("{name}-{}", SMALL.0)).await;
+        browser.screen(WIDE).await;
+        self.faults.extend(inline(browser).await.map(|fault| format!("{name}: {fault}")));
+        self.faults.extend(complaints(browser, &path, place.status).await.into_iter().map(|fault| format!("{name}: console: {fault}")));
+    }
+}
+
+/// Brings the page onto the screen.
+async fn arrive(browser: &Browser, stage: &Stage, place: &Place) {
+    let url = stage.at(&place.path);
+    match place.way {
+        Way::Get => browser.goto(&url).await,
+        Way::Post(fields) => {
+            browser.goto(&stage.at("/")).await;
+            browser.console().await;
+            let script = "
+                const [action, fields] = arguments;
+                const form = Object.assign(document.createElement('form'), { method: 'post', action });
+                for (const [name, value] of fields) form.append(Object.assign(document.createElement('input'), { name, value }));
+                document.body.append(form);
+                form.submit();";
+            browser.ask_with(script, vec![json!(place.path), json!(fields)]).await;
+            let there = format!("return location.pathname === {} && document.readyState === 'complete'", json!(place.path));
+            browser.until(&place.path, Duration::from_secs(20), &there).await;
+        }
+        Way::Typed(fields) => {
+            browser.goto(&url).await;
+            for (selector, text) in fields {
+                browser.type_into(selector, text).await;
+            }
+            browser.click("main form .btn.go").await;
+            browser.element("main [role=alert]").await;
+        }
+    }
+}
+
+/// Whether a path is of a route, `{..}` standing for one piece.
+fn fits(route: &str, path: &str) -> bool {
+    let (route, path): (Vec<&str>, Vec<&str>) = (route.split('/').collect(), path.split('/').collect());
+    route.len() == path.len() && route.iter().zip(path).all(|(piece, given)| piece.starts_with('{') || *piece == given)
+}
+
+/// What makes the page wider than the screen: elements, and text that runs out of its element.
+pub async fn overflow(browser: &Browser) -> Option<String> {
+    let script = "
+        const page = document.documentElement;
+        if (page.scrollWidth <= page.clientWidth) return null;
+        const out = box => box.right > page.clientWidth + .1;
+        const found = [...document.querySelectorAll('body *')].filter(e => out(e.getBoundingClientRect())).map(e => e.outerHTML.slice(0, 80));
+        const texts = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT), range = document.createRange();
+        while (texts.nextNode()) {
+            range.selectNodeContents(texts.currentNode);
+            if ([...range.getClientRects()].some(out)) found.push(`text ${texts.currentNode.data.slice(0, 60)}`);
+        }
+        return `${page.scrollWidth} px wide: ${found.slice(-5).join(' ')}`;";
+    browser.ask(script).await.as_str().map(str::to_owned)
+}
+
+/// Script or style that stands in the page itself.
+async fn inline(browser: &Browser) -> Option<String> {
+    let script = "
+        const own = [...document.scripts].filter(script => !script.src || new URL(script.src).origin !== location.origin);
+        const inline = [...own, ...document.querySelectorAll('style, [style]')];
+        return inline.length ? inline.map(e => e.outerHTML.slice(0, 80)).join(' ') : null;";
+    browser.ask(script).await.as_str().map(str::to_owned)
+}
+
+/// What the console was told, without the one line in which Chromium says that the page itself came with an error's status.
+pub async fn complaints(browser: &Browser, path: &str, status: u16) -> Vec<String> {
+    let own = |entry: &Value| {
+        let text = entry["message"].as_str().unwrap_or_default();
+        let about_the_page = text
+            .split_once(' ')
+            .is_some_and(|(url, _)| url.split_once("://").is_some_and(|(_, rest)| rest.find('/').is_some_and(|at| rest[at..] == *path)));
+        status >= 400 && entry["source"] == "network" && about_the_page && text.contains(&format!("status of {status}"))
+    };
+    browser.console().await.iter().filter(|entry| !own(entry)).map(|entry| entry["message"].to_string()).collect()
+}
+
+/// The id of the newest message of a DLQ, or of the one at an offset.
+pub async fn message_id(stage: &Stage, topic: &str, offset: Option<i64>) -> i64 {
+    let list = stage.house.json(&format!("/api/v1/messages?limit=500&topic={topic}")).await;
+    let items = list["items"].as_array().expect("items");
+    let wanted = items.iter().find(|item| offset.is_none_or(|offset| item["offset"] == offset)).expect("the message");
+    wanted["id"].as_i64().expect("an id")
+}
+
+const WRONG: Way = Way::Typed(&[("#name", "vera"), ("#password", "not the password")]);
+
+async fn empty(seen: &mut Seen, browser: &Browser) {
+    let bare = Stage::bare().await;
+    let secret = bare.house.access.setup_token().await.expect("an answer").expect("no user yet");
+    seen.visit(browser, &bare, "empty", &get("setup", format!("/setup?token={secret}"))).await;
+    let differ = Way::Typed(&[("#password", PASSWORD), ("#again", "another horse entirely")]);
+    let place = Place { name: "setup-refused", path: format!("/setup?token={secret}"), way: differ, status: 422 };
+    seen.visit(browser, &bare, "error", &place).await;
+    let stage = Stage::empty().await;
+    seen.visit(browser, &stage, "empty", &get("sign-in", "/sign-in")).await;
+    seen.visit(browser, &stage, "error", &Place { name: "sign-in-refused", path: "/sign-in".into(), way: WRONG, status: 422 }).await;
+    seen.visit(browser, &stage, "error", &get_fails("setup-used", "/setup?token=used", 403)).await;
+    stage.admit(browser, "otto").await;
+    let quiet = stage.house.dlq("quiet.DLQ").await;
+    for place in [get("dlq", "/dlqs/main/quiet.DLQ"), get("messages", "/messages"), get("settings", "/settings")] {
+        seen.visit(browser, &stage, "empty", &place).await;
+    }
+    stage.house.store.set_gone(quiet.id, Some(0)).await.expect("gone");
+    let nothing = Stage::empty().await;
+    nothing.admit(browser, "otto").await;
+    seen.visit(browser, &nothing, "empty", &get("overview", "/")).await;
+}
+
+async fn normal(seen: &mut Seen, browser: &Browser) {
+    let stage = Stage::furnished().await;
+    stage.admit(browser, "otto").await;
+    let usual = message_id(&stage, WALLET, Some(3)).await;
+    let fixture = message_id(&stage, "orders.fulfilment.DLT", None).await;
+    let group = stage.house.json(&format!("/api/v1/messages/{usual}")).await["group"].as_i64().expect("a group");
+    let places = [
+        get("overview", "/"),
+        get("overview-filtered", "/?status=critical"),
+        get("overview-nothing-found", "/?q=no-such-queue"),
+        get("dlq", format!("/dlqs/main/{WALLET}")),
+        get("dlq-mixed", "/dlqs/main/orders.fulfilment.DLT"),
+        get("dlq-longest-name", format!("/dlqs/main/{}", longest_topic())),
+        get("dlq-filtered", format!("/dlqs/main/{WALLET}?class=transient")),
+        get("messages", "/messages"),
+        get("messages-filtered", "/messages?class=transient"),
+        get("messages-nothing-found", format!("/messages?q=pay&state=quarantined&topic={WALLET}")),
+        get("message", format!("/messages/{usual}")),
+        get("message-text", format!("/messages/{usual}?view=text")),
+        get("message-hex", format!("/messages/{usual}?view=hex")),
+        get("message-fixture", format!("/messages/{fixture}")),
+        get("group", format!("/groups/{group}")),
+        get("settings", "/settings"),
+    ];
+    for place in places {
+        seen.visit(browser, &stage, "normal", &place).await;
+    }
+    for (name, offset, view) in [("markup", 0, ""), ("turned", 1, "?view=text"), ("long", 2, ""), ("nul", 3, "?view=hex")] {
+        let id = message_id(&stage, WALLET, Some(HOSTILE + offset)).await;
+        seen.visit(browser, &stage, "hostile", &get(name, format!("/messages/{id}{view}"))).await;
+    }
+}
+
+async fn error(seen: &mut Seen, browser: &Browser) {
+    let stage = Stage::failing().await;
+    let usual = message_id(&stage, WALLET, Some(3)).await;
+    stage.admit(browser, "otto").await;
+    let places = [
+        get("overview", "/"),
+        get("dlq", format!("/dlqs/main/{WALLET}")),
+        get("settings", "/settings"),
+        get_fails("400", "/messages?state=nonsense", 400),
+        get_fails("404", "/no-such-page", 404),
+        get_fails("message-404", "/messages/99999999", 404),
+        get_fails("group-404", "/groups/99999999", 404),
+        get_fails("dlq-404", "/dlqs/main/no.such.DLQ", 404),
+    ];
+    for place in places {
+        seen.visit(browser, &stage, "error", &place).await;
+    }
+    stage.admit(browser, "vera").await;
+    let forbidden = Place { name: "403", path: "/groups/1/status".into(), way: Way::Post(&[("status", "known")]), status: 403 };
+    seen.visit(browser, &stage, "error", &forbidden).await;
+    stage.spoil("ALTER TABLE messages RENAME TO gone").await;
+    for path in ["/messages".to_owned(), format!("/messages/{usual}")] {
+        seen.visit(browser, &stage, "error", &get_fails("500", path, 500)).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs a real Chromium: run tests/run"]
+async fn every_page_in_every_state_and_look_is_accessible_and_fits() {
+    let browser = Browser::open().await;
+    let mut seen = Seen::default();
+    empty(&mut seen, &browser).await;
+    normal(&mut seen, &browser).await;
+    error(&mut seen, &browser).await;
+
+    let data = |path: &str| NO_PAGES.iter().any(|no| path == *no || (no.ends_with('/') && path.starts_with(no)));
+    let pages = ROUTES.iter().filter(|route| route.method == "GET" && !data(route.path)).map(|route| route.path);
+    let missed: Vec<String> = pages.filter(|page| !seen.pages.contains(page)).map(|page| format!("{page} was not looked at")).collect();
+    seen.faults.extend(missed);
+    let places: usize = seen.states.values().sum();
+    let counts = seen.states.iter().map(|(state, count)| format!("{count} {state}")).collect::<Vec<_>>().join(", ");
+    report(&format!(
+        "axe-core {}: {} looks = {places} places ({counts}; {} pages) x {} themes x {} widths; {} rules applied, {} violations",
+        axe::VERSION,
+        seen.looks,
+        seen.pages.len(),
+        THEMES.len(),
+        SCREENS.len(),
+        seen.judged.len(),
+        seen.violations,
+    ));
+    for rule in ["color-contrast", "target-size", "label", "link-name", "button-name", "document-title", "html-has-lang"] {
+        assert!(seen.judged.contains(rule), "axe-core was not asked for {rule}: {:?}", seen.judged);
+    }
+    assert!(seen.faults.is_empty(), "{} faults:\n  {}", seen.faults.len(), seen.faults.join("\n  "));
+    assert_eq!(seen.looks, places * THEMES.len() * SCREENS.len(), "every place in every look");
+}
