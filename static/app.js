@@ -29,7 +29,7 @@
       return name !== 'value' || !node.matches('textarea, input:not([type=hidden], [type=checkbox], [type=radio])');
     },
     beforeNodeMorphed(shown, fresh) {
-      if (shown.nodeName === 'TBODY' && shown.closest('table[data-keep-order]')) keepOrder(shown, fresh);
+      if (shown.nodeName === 'TBODY' && shown.closest('[data-keep-order]')) keepOrder(shown, fresh);
     },
   });
 
@@ -82,7 +82,7 @@
       opened.close();
       lost = true;
       clearTimeout(retrying);
-      retrying = setTimeout(connect, Math.min(400 * 2 ** tries++, 3000) * (.75 + Math.random() / 2));
+      retrying = setTimeout(connect, Math.min(400 * 2 ** tries++, 2000) * (.75 + Math.random() / 2));
     };
   }
 
