@@ -79,7 +79,7 @@ pub async fn page(state: &AppState, principal: &Principal, look: Look) -> Result
         discover,
         preview: found.iter().take(PREVIEW).map(Preview::of).collect(),
         more: found.len().saturating_sub(PREVIEW),
-        idle: idle(&state.options.dlqs, &found),
+        idle: idle(&state.options.dlqs, &found, &clusters),
         second,
     })
 }
@@ -125,7 +125,11 @@ fn second(users: &[User], me: &str) -> StepView {
     }
 }
 
-fn idle(entries: &[DlqSettings], found: &[DlqHealth]) -> Vec<String> {
+/// The entries that cover nothing, of clusters whose topics are known.
+fn idle(entries: &[DlqSettings], found: &[DlqHealth], clusters: &[ClusterCard]) -> Vec<String> {
+    let listed = |name: &str| {
+        clusters.iter().any(|cluster| cluster.name == name && cluster.listed.is_some()) || found.iter().any(|row| row.dlq.cluster == name)
+    };
     let covers = |entry: &DlqSettings| found.iter().any(|row| row.dlq.cluster == entry.cluster && entry.topics.covers(&row.dlq.topic));
     let written = |entry: &DlqSettings| {
         let topics = match &entry.topics {
@@ -134,7 +138,7 @@ fn idle(entries: &[DlqSettings], found: &[DlqHealth]) -> Vec<String> {
         };
         text::short_line(&format!("[[dlq]] of {}: {topics}", entry.cluster), 300)
     };
-    entries.iter().filter(|entry| !covers(entry)).map(written).collect()
+    entries.iter().filter(|entry| listed(&entry.cluster) && !covers(entry)).map(written).collect()
 }
 
 impl Preview {

@@ -44,6 +44,8 @@ pub struct FilterForm {
     pub key_is_bytes: bool,
     pub from: Moment,
     pub to: Moment,
+    /// One of the fields that are folded away is filled.
+    pub more: bool,
 }
 
 /// An end of a time range in a form's field for date and time.
@@ -78,6 +80,7 @@ impl FilterForm {
             key_is_bytes: shown.is_none(),
             from: Moment::of(filter.from_ms),
             to: Moment::of(filter.to_ms),
+            more: query.any(&["partition", "group", "key", "from", "to", "from_ms", "to_ms"]),
         })
     }
 }

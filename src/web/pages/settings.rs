@@ -54,9 +54,10 @@ struct People {
 /// A part of a list, with the ways to the others.
 struct Part<T> {
     lines: Vec<T>,
-    /// How many there are without the filter, and with it.
+    /// How many there are without the filter.
     all: usize,
-    found: usize,
+    /// "212 DLQs", or "3 of 212 DLQs match".
+    counted: String,
     first: Option<String>,
     next: Option<String>,
 }
@@ -214,10 +215,12 @@ impl ClusterCard {
 }
 
 fn problems(view: &ClusterView, since: &dyn Fn(i64) -> String) -> Vec<String> {
+    // Where nothing answers, the rest only says so again.
+    let answers = !matches!(view.connection, Connection::Disconnected { .. });
     let kinds = [
         ("Messages cannot be stored", &view.stalled),
-        ("Topics could not be listed", &view.discovery),
-        ("The consumer complains", &view.complaint),
+        ("Topics could not be listed", if answers { &view.discovery } else { &None }),
+        ("The consumer complains", if answers { &view.complaint } else { &None }),
     ];
     let said = |(what, problem): (&str, &Option<crate::services::intake::Problem>)| {
         problem.as_ref().map(|problem| format!("{what}, since {}: {}", since(problem.since_ms), text::line(&problem.text)))
@@ -267,13 +270,14 @@ impl StepLine {
 async fn dlqs(state: &AppState, query: &Query) -> Result<Part<DlqLine>, Failure> {
     let wanted = query.text("dlq")?.unwrap_or_default().to_lowercase();
     let found = |dlq: &Dlq| dlq.topic.to_lowercase().contains(&wanted) || dlq.cluster.to_lowercase().contains(&wanted);
-    let part =
-        Part::of(query, "dlq_after", "dlqs", DLQS_SHOWN, state.store.dlqs().await?, found, |dlq| format!("{}/{}", dlq.cluster, dlq.topic))?;
+    let part = Part::of(query, "dlq_after", ("DLQ", "DLQs"), "dlqs", DLQS_SHOWN, state.store.dlqs().await?, found, |dlq| {
+        format!("{}/{}", dlq.cluster, dlq.topic)
+    })?;
     let mut lines = Vec::with_capacity(part.lines.len());
     for dlq in &part.lines {
         lines.push(DlqLine::of(state, dlq).await?);
     }
-    Ok(Part { lines, all: part.all, found: part.found, first: part.first, next: part.next })
+    Ok(Part { lines, all: part.all, counted: part.counted, first: part.first, next: part.next })
 }
 
 impl DlqLine {
@@ -331,6 +335,7 @@ async fn people(state: &AppState, query: &Query, now_ms: i64) -> Result<People, 
     let users = Part::of(
         query,
         "user_after",
+        ("user", "users"),
         "users",
         PEOPLE_SHOWN,
         state.store.users().await?,
@@ -340,6 +345,7 @@ async fn people(state: &AppState, query: &Query, now_ms: i64) -> Result<People, 
     let tokens = Part::of(
         query,
         "token_after",
+        ("token", "tokens"),
         "tokens",
         PEOPLE_SHOWN,
         state.store.tokens().await?,
@@ -355,6 +361,7 @@ impl<T> Part<T> {
     fn of(
         query: &Query,
         after: &'static str,
+        nouns: (&str, &str),
         anchor: &str,
         shown: usize,
         items: Vec<T>,
@@ -364,7 +371,11 @@ impl<T> Part<T> {
         let all = items.len();
         let mut items: Vec<(String, T)> = items.into_iter().filter(found).map(|item| (key(&item), item)).collect();
         items.sort_by(|(a, _), (b, _)| a.cmp(b));
-        let found = items.len();
+        let (one, many) = nouns;
+        let counted = match items.len() {
+            found if found == all => format::counted(all as i64, one, many),
+            found => format!("{} of {} match", format::exact(found as i64), format::counted(all as i64, one, many)),
+        };
         let from = query.text(after)?;
         let start = from.map_or(0, |from| items.partition_point(|(key, _)| key.as_str() <= from));
         let rest = items.split_off(start);
@@ -373,7 +384,7 @@ impl<T> Part<T> {
         let link = |value: Option<&str>| format!("/settings{}#{anchor}", query.link(after, value));
         Ok(Part {
             all,
-            found,
+            counted,
             first: from.map(|_| link(None)),
             next: last.map(|last| link(Some(&last))),
             lines: rest.into_iter().take(shown).map(|(_, item)| item).collect(),
@@ -381,7 +392,7 @@ impl<T> Part<T> {
     }
 
     fn map<U>(self, line: impl Fn(T) -> U) -> Part<U> {
-        Part { lines: self.lines.into_iter().map(line).collect(), all: self.all, found: self.found, first: self.first, next: self.next }
+        Part { lines: self.lines.into_iter().map(line).collect(), all: self.all, counted: self.counted, first: self.first, next: self.next }
     }
 }
 

@@ -249,7 +249,7 @@ async fn what_is_wrong_with_a_request_is_said() {
         ("/nothing", 404),
         ("/?colour=red", 400),
         ("/messages/77", 404),
-        ("/messages/77?view=tree", 400),
+        ("/messages/77?view=odd", 400),
         ("/dlqs/main/absent", 404),
         ("/groups/0", 404),
     ] {
@@ -306,9 +306,9 @@ async fn a_session_that_ended_comes_back_to_where_it_was() {
         assert_eq!((sent.status, sent.header(header::LOCATION)), (StatusCode::SEE_OTHER, goes), "{referer:?}");
     }
     let page = house.anonymous("GET", "/sign-in?next=%2Fgroups%2F7&unsent=1").await.page();
-    assert!(text_of(&page, "[role=status]").contains("the change was not made. Sign in, and send it again."));
+    assert!(text_of(&page, "main [role=status]").contains("the change was not made. Sign in, and send it again."));
     assert_eq!(attributes(&page, "input[name=next]", "value"), ["/groups/7"]);
-    assert!(all(&house.anonymous("GET", "/sign-in").await.page(), "[role=status]").is_empty());
+    assert!(all(&house.anonymous("GET", "/sign-in").await.page(), "main [role=status]").is_empty());
 
     // htmx follows only a header, and would put the sign-in page into the middle of the other one.
     let region = ask("GET", "/messages?state=archived", &[("hx-request", "true")]).await;
