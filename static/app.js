@@ -82,7 +82,7 @@
       opened.close();
       lost = true;
       clearTimeout(retrying);
-      retrying = setTimeout(connect, Math.min(400 * 2 ** tries++, 3000) * (.75 + Math.random() / 2));
+      retrying = setTimeout(connect, Math.min(400 * 2 ** tries++, 2000) * (.75 + Math.random() / 2));
     };
   }
 

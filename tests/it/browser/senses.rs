@@ -30,7 +30,6 @@ const STATUSES: &str = "
 struct Status {
     word: String,
     shape: String,
-    colours: String,
     /// Contrast of the shape, and of the word, with what they lie on.
     shape_contrast: f64,
     word_contrast: f64,
@@ -60,7 +59,6 @@ async fn statuses(browser: &Browser) -> Vec<Status> {
         Status {
             word: text("word"),
             shape: text("shape"),
-            colours: format!("{} on {}", text("fill"), text("ground")),
             shape_contrast: contrast(&text("fill"), &text("ground")),
             word_contrast: contrast(&text("ink"), &text("ground")),
             size: number("width").min(number("height")),

@@ -21,6 +21,8 @@ pub const PASSWORD: &str = "correct horse battery";
 pub const USERS: [(&str, Role); 3] = [("vera", Role::Viewer), ("otto", Role::Operator), ("ada", Role::Admin)];
 /// The worst of the furnished house.
 pub const WALLET: &str = "payments.wallet.DLQ";
+const BEHIND: &str = "orders.fulfilment.DLT";
+const DARK: &str = "clicks.app.dlq";
 /// The offset of the first of its hostile records: markup, text turned around, a line of 1 MB, NUL.
 pub const HOSTILE: i64 = 280;
 
@@ -147,35 +149,51 @@ async fn furnish(house: &House) {
     }
     assert_eq!(records.len() as i64, HOSTILE);
     records.extend(hostile(WALLET, HOSTILE));
-    let wallet = house.take_in(WALLET, records).await;
-    house.sample(&wallet, 4_000, None).await;
-    let mut records = fixtures("orders.fulfilment.DLT");
+    house.take_in(WALLET, records).await;
+    let mut records = fixtures(BEHIND);
     // Those that a header dates lie years back, and this DLQ is not to be the worst.
     let dated: [&[u8]; 3] = [b"failed-at", b"MT-Fault-Timestamp", b"NServiceBus.TimeOfFailure"];
     records.retain(|record| !record.headers.iter().any(|header| dated.contains(&header.name.as_slice())));
     records.iter_mut().for_each(|record| record.timestamp_ms = Some(NOW_MS - 70 * MINUTE_MS));
-    let mixed = house.take_in("orders.fulfilment.DLT", records).await;
-    let risk = Sample {
-        dlq_id: mixed.id,
-        at_ms: NOW_MS - 4_000,
-        uncollected: Some(431),
-        depth: Some(19),
-        at_risk_state: "at_risk".into(),
-        at_risk_left_ms: Some(7 * HOUR_MS),
-        error: None,
-    };
-    house.store.save_samples(None, &[risk], &[]).await.expect("a sample");
+    house.take_in(BEHIND, records).await;
     for topic in
         ["payments.fraud.DLQ", "ledger.export.dlq", "a-topic-with-a-rather-long-name.of-some-team.and-its-consumer-group.dead-letters.v2"]
     {
-        let dlq = house.dlq(topic).await;
-        house.sample(&dlq, 4_000, None).await;
+        house.dlq(topic).await;
     }
-    let dark = house.dlq("clicks.app.dlq").await;
+    house.dlq(&longest_topic()).await;
+    let dark = house.dlq(DARK).await;
     house.sample(&dark, 4 * MINUTE_MS, None).await;
-    house.sample(&dark, 1_000, Some("main: broker 3 does not answer")).await;
-    let longest = house.dlq(&longest_topic()).await;
-    house.sample(&longest, 4_000, None).await;
+    look_at_all(house).await;
+}
+
+/// What the sampler finds at this moment: nothing unread, but for one queue that is behind and one that cannot be reached.
+pub async fn look_at_all(house: &House) {
+    for dlq in house.store.dlqs().await.expect("DLQs") {
+        match dlq.topic.as_str() {
+            DARK => house.sample(&dlq, 1_000, Some("main: broker 3 does not answer")).await,
+            BEHIND => {
+                let at_ms = house.clock.now_ms() - 4_000;
+                let (state, left) = ("at_risk".to_owned(), Some(7 * HOUR_MS));
+                let risk = Sample {
+                    dlq_id: dlq.id,
+                    at_ms,
+                    uncollected: Some(431),
+                    depth: Some(19),
+                    at_risk_state: state,
+                    at_risk_left_ms: left,
+                    error: None,
+                };
+                house.store.save_samples(None, &[risk], &[]).await.expect("a sample");
+            }
+            _ => house.sample(&dlq, 4_000, None).await,
+        }
+    }
+}
+
+/// How many records the worst has.
+pub fn wallet_records() -> i64 {
+    HOSTILE + hostile(WALLET, HOSTILE).len() as i64
 }
 
 /// A topic's name may have 249 characters, none of them one at which a browser breaks a line.

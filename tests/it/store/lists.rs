@@ -128,6 +128,7 @@ on_both_stores! {
             group_id: Some(one.group_id),
             partition: Some(0),
             key: Some(b"key-21".to_vec()),
+            owner: None,
             q: Some("pay-21".into()),
             from_ms: Some(one.dead_lettered_at_ms),
             to_ms: Some(one.dead_lettered_at_ms + 1),
