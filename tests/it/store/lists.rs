@@ -121,7 +121,6 @@ on_both_stores! {
         let one = all(&store, &MessageFilter { key: Some(b"key-21".to_vec()), ..MessageFilter::default() }).await.remove(0);
         let mut filter = MessageFilter {
             cluster: Some("main".into()),
-            owner: None,
             topic: Some("orders.DLQ".into()),
             state: Some(MessageState::UnderReview),
             class: Some(FailureClass::Deserialization),
