@@ -122,7 +122,6 @@ on_both_stores! {
         let mut filter = MessageFilter {
             cluster: Some("main".into()),
             topic: Some("orders.DLQ".into()),
-            owner: None,
             state: Some(MessageState::UnderReview),
             class: Some(FailureClass::Deserialization),
             group_id: Some(one.group_id),
