@@ -201,7 +201,7 @@ on_both_stores! {
         let mut house = House::new(store).await;
         let mut own = DlqSettings::for_topics("main", TopicMatch::Names(vec!["uber.DLQ".to_owned()]));
         own.mask = vec!["/email".to_owned()];
-        own.dialect = DialectChoice::Known(Dialect::Uforwarder);
+        own.dialect = DialectChoice::Named(Dialect::Uforwarder);
         house.options.dlqs.insert(0, own);
         let status = ClusterStatus::new("main");
         status.listed(BTreeMap::from([("payments.initiated".to_owned(), 6), ("rides".to_owned(), 6)]));
