@@ -193,26 +193,35 @@ fn shown(mut row: MessageRow, body: Option<Body>, mut group: Option<Group>, sett
     MessageView { row, value: shown_value(record.value, mask), headers, reading, fields, group }
 }
 
-/// Hides in the headers what masked fields hold. Where that is not known, only those suffer that quote values: an offset in eight bytes
-/// is none.
+/// Hides in the headers what masked fields hold. Where that is not known, those suffer that quote values, those that nobody reads, and those whose
+/// text does not read as a name or a number.
 fn hide_in_headers(hidden: &MaskedValues, headers: &mut [Header], fields: &mut [FieldReading]) {
     let known = matches!(hidden, MaskedValues::Known(_));
     let quotes = |field: &FieldReading| known || matches!(field.meaning, "exception message" | "stack trace");
+    for field in fields.iter_mut().filter(|field| quotes(field)) {
+        field.value = hidden.hide(&field.value).into_owned();
+    }
     for (index, header) in headers.iter_mut().enumerate() {
         if known {
             header.name = hidden.hide_bytes(&header.name);
         }
+        let Some(value) = &mut header.value else { continue };
         let mut readings = fields.iter().filter(|field| field.header == Some(index)).peekable();
-        // What nobody reads may quote anything.
-        if (known || readings.peek().is_none() || readings.any(quotes))
-            && let Some(value) = &mut header.value
-        {
+        if known || readings.peek().is_none() || readings.any(quotes) {
             *value = hidden.hide_bytes(value);
+        } else if let Some(text) = printable(value) {
+            let shown = hidden.hide_name(text);
+            if shown != text {
+                fields.iter_mut().filter(|field| field.header == Some(index)).for_each(|field| field.value = shown.clone().into_owned());
+                *value = shown.into_owned().into_bytes();
+            }
         }
     }
-    for field in fields.iter_mut().filter(|field| quotes(field)) {
-        field.value = hidden.hide(&field.value).into_owned();
-    }
+}
+
+/// A header's value as text; None where it is a number in bytes, or other bytes.
+fn printable(value: &[u8]) -> Option<&str> {
+    std::str::from_utf8(value).ok().filter(|text| !text.chars().any(char::is_control))
 }
 
 /// Hides in all other texts what masked fields hold. What was stored before its DLQ was masked holds it as it came.
