@@ -350,14 +350,14 @@ mod tests {
             ("kafka_dlt-exception-fqcn", b"com.acme.Missing_SECRET-77"),
             ("kafka_dlt-original-consumer-group", b"group-SECRET-77"),
             ("kafka_dlt-exception-stacktrace", trace),
-            ("kafka_dlt-exception-cause-fqcn", b"SECRET-77"),
+            ("kafka_dlt-exception-cause-fqcn", b"com.acme.Lost_SECRET-77"),
         ];
         let mut record = record(&headers, None);
         record.value = Some(b"{\"id\":\"SECRET-77\"}".to_vec());
         let message = quarantine(record.clone(), &settings, &[], NOW);
         let stored = NewMessage { record: Record { headers: Vec::new(), value: None, ..message.record.clone() }, ..message.clone() };
         assert!(!format!("{stored:?}").contains("SECRET"), "{stored:?}");
-        assert_eq!(message.exception_class.as_deref(), Some("com.acme.Missing_•••"));
+        assert_eq!(message.exception_class.as_deref(), Some("com.acme.Lost_•••"));
         assert_eq!(message.consumer_group.as_deref(), Some("group-•••"));
         assert_eq!(message.record, record, "the record itself stays exact");
     }
