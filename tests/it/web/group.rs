@@ -98,7 +98,7 @@ on_both_stores! {
         assert!(said.starts_with("wallet team looks after it. Ticket: PAY-812. Decided by ana, now"), "{said}");
         assert_eq!(attributes(&page, "#group .goes a", "href")[0], "https://wiki.example/wallet");
         let listed = house.page(&format!("/dlqs/main/{TOPIC}")).await;
-        assert_eq!(all(&listed, "td[data-l='Status'] .st"), ["Known"]);
+        assert_eq!(all(&listed, "td[data-l='Status'] .st"), ["Known", "Still arriving"]);
 
         house.clock.step(std::time::Duration::from_secs(60));
         set("1", &[("status", "fixed_since"), ("since", ""), ("runbook", "https://wiki.example/wallet")]).await;
