@@ -176,7 +176,7 @@ pub async fn set_status(
             return Ok((StatusCode::UNPROCESSABLE_ENTITY, page).into_response());
         }
     };
-    match groups.set_status(&acting.by, group.id, &wish).await? {
+    match groups.set_status(&acting.by, &group, &wish).await? {
         Setting::Done => Ok(Flash::StatusSaved.then(&format!("/groups/{}", group.id))),
         Setting::Lost(there) => {
             let fault = decided_first(&there, groups.clock.now_ms());

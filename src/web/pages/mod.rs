@@ -15,8 +15,9 @@ pub mod preferences;
 pub mod settings;
 
 use axum::extract::FromRequestParts;
-use axum::http::HeaderMap;
 use axum::http::request::Parts;
+use axum::http::{HeaderMap, Uri};
+use axum::response::Redirect;
 use axum_extra::extract::cookie::CookieJar;
 
 use self::flash::Flash;
@@ -119,6 +120,12 @@ impl<S: Sync> FromRequestParts<S> for SignedIn {
     async fn from_request_parts(parts: &mut Parts, _state: &S) -> Result<SignedIn, Self::Rejection> {
         parts.extensions.get::<Principal>().cloned().map(SignedIn).ok_or_else(|| crate::api::Failure::unauthorized("Sign in first."))
     }
+}
+
+/// `GET` at the address of a form, one step below its page: to that page. An answer to the form may be a page, and its address is what
+/// a browser comes back to.
+pub async fn page_of_form(uri: Uri) -> Redirect {
+    Redirect::to(uri.path().rsplit_once('/').map_or("/", |(page, _)| page))
 }
 
 /// Who the guard let in, as the trail names it. Only on routes that have a role.

@@ -159,6 +159,11 @@ pub async fn page(
     })
 }
 
+/// `GET /settings/clusters/{cluster}/test`: to where the test is shown.
+pub async fn clusters() -> Redirect {
+    Redirect::to("/settings#clusters")
+}
+
 /// `POST /settings/clusters/{cluster}/test`.
 pub async fn test_cluster(State(state): State<AppState>, Path(cluster): Path<String>) -> Result<Redirect, Failure> {
     match state.cluster_tests.test(&cluster).await {

@@ -95,8 +95,28 @@ async fn what_is_taken_in_and_looked_at_is_told_by_name() {
     assert_eq!(house.get(&format!("/groups/{group}")).await.status, StatusCode::OK, "it is the id of the page");
     house.sample(&dlq, 0, None).await;
     assert_eq!(listener.hints(2).await, [own, "dlqs".to_owned()], "a look from outside changes no group");
-    house.store.changed(&[Hint::Group(9)]);
-    assert_eq!(listener.hints(1).await, ["group-9"], "what people say of a group is no change of its DLQ");
+}
+
+#[tokio::test]
+async fn what_people_decide_and_note_about_a_group_is_told() {
+    let (store, _folder) = sqlite().await;
+    let house = House::new(store).await;
+    let state = quick(&house);
+    let dlq = house.take_in(TOPIC, vec![record(TOPIC, 0, NOW_MS, "{}", "no route to host")]).await;
+    let id = house.json("/api/v1/messages?limit=1").await["items"][0]["group"].as_i64().unwrap();
+    house.access.add_user("olga", "correct horse battery", Role::Operator, OwnerScope::All).await.unwrap();
+    let cookie = format!("lazaret={}", house.access.sign_in("olga", "correct horse battery", None).await.unwrap().unwrap());
+    let (own, group) = (format!("dlq-{}", dlq.id), format!("group-{id}"));
+
+    let mut listener = Listener::open(&state, &seen(&state), bearer()).await;
+    let done = house.post(&format!("/groups/{id}/status"), "version=0&status=known&owner=wallet+team", &cookie).await;
+    assert_eq!(done.status, StatusCode::SEE_OTHER, "{}", done.text());
+    assert_eq!(listener.hints(3).await, [own, "dlqs".to_owned(), group.clone()], "the DLQ's page shows the status, too");
+    let done = house.post(&format!("/groups/{id}/notes"), "form_id=0123456789abcdef&note=asked+the+wallet+team", &cookie).await;
+    assert_eq!(done.status, StatusCode::SEE_OTHER, "{}", done.text());
+    assert_eq!(listener.hints(1).await, [group], "a note is no change of the DLQ");
+    house.sample(&dlq, 0, None).await;
+    assert_eq!(listener.hints(2).await, [format!("dlq-{}", dlq.id), "dlqs".to_owned()], "nor was there more of the note");
 }
 
 #[tokio::test]
