@@ -1,5 +1,6 @@
 //! The stream of hints: what is told, how often, and when it ends.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::{Body, BodyDataStream};
@@ -9,7 +10,7 @@ use lazaret::domain::access::{OwnerScope, Role};
 use lazaret::services::access::Access;
 use lazaret::store::Store;
 use lazaret::store::notify::Hint;
-use lazaret::web::pages::live::Pace;
+use lazaret::web::pages::live::{Pace, Places};
 use lazaret::web::{AppState, router};
 use tower::ServiceExt as _;
 
@@ -185,14 +186,44 @@ async fn places_are_counted_and_given_back() {
     let (store, _folder) = sqlite().await;
     let house = House::new(store).await;
     let mut state = quick(&house);
-    state.live.places = std::sync::Arc::new(tokio::sync::Semaphore::new(1));
+    state.live.places = Arc::new(Places::new(1, 1));
     let first = Listener::open(&state, "/events", bearer()).await;
-    let request = || Request::get("/events").header(header::AUTHORIZATION, format!("Bearer {TOKEN}")).body(Body::empty()).unwrap();
-    let refused = answer(router(state.clone()), request()).await;
-    assert_eq!((refused.status, refused.header(header::RETRY_AFTER)), (StatusCode::SERVICE_UNAVAILABLE, "30"));
-    assert!(refused.text().contains("kept live"), "{}", refused.text());
+    let refused = refused(&state, bearer()).await;
+    assert!(refused.contains("viewer keeps 1 pages live already"), "{refused}");
     drop(first);
     Listener::open(&state, "/events", bearer()).await;
+}
+
+#[tokio::test]
+async fn nobody_takes_the_places_of_all_others() {
+    let (store, _folder) = sqlite().await;
+    let house = House::new(store).await;
+    house.access.add_user("ana", "correct horse battery", Role::Viewer, OwnerScope::All).await.unwrap();
+    let session = house.access.sign_in("ana", "correct horse battery", None).await.unwrap().unwrap();
+    let ana = || (header::COOKIE, format!("lazaret={session}"));
+    let state = quick(&house);
+    let mut hers = Vec::new();
+    for _ in 0..20 {
+        hers.push(Listener::open(&state, "/events", ana()).await);
+    }
+    assert!(refused(&state, ana()).await.contains("ana keeps 20 pages live already"));
+    let other = Listener::open(&state, "/events", bearer()).await;
+    drop(hers.pop());
+    hers.push(Listener::open(&state, "/events", ana()).await);
+
+    let mut state = quick(&house);
+    state.live.places = Arc::new(Places::new(2, 2));
+    let both = (Listener::open(&state, "/events", bearer()).await, Listener::open(&state, "/events", ana()).await);
+    assert!(refused(&state, ana()).await.contains("Too many pages are kept live"), "of all together");
+    drop((both, other));
+}
+
+/// What is said to a reader for whom there is no place.
+async fn refused(state: &AppState, who: (header::HeaderName, String)) -> String {
+    let request = Request::get("/events").header(who.0, who.1).body(Body::empty()).unwrap();
+    let refused = answer(router(state.clone()), request).await;
+    assert_eq!((refused.status, refused.header(header::RETRY_AFTER)), (StatusCode::SERVICE_UNAVAILABLE, "30"));
+    refused.text()
 }
 
 #[tokio::test]
