@@ -15,7 +15,7 @@ use self::facts::{Fact, TimeFact};
 use self::headers::HeaderTable;
 use self::value::{Shown, ValueBox, ViewKind};
 use super::group::identity;
-use super::{Acting, Look, Shell, SignedIn, dlq_path, group_title, kind_after_label, words};
+use super::{Acting, Look, Shell, SignedIn, dlq_path, group_title, kind_after_label, outside, words};
 use crate::api::Failure;
 use crate::api::dlqs::names_could_be;
 use crate::api::messages::unknown_message;
@@ -163,9 +163,8 @@ fn reveal_box(principal: &Principal, owner: Option<&str>, hides: bool, refused: 
     if principal.role < Role::Operator {
         return RevealBox::Not("Revealing what is masked needs the role operator.".to_owned());
     }
-    if !principal.owners.covers(owner) {
-        let whose = owner.map_or_else(|| "every owner's DLQs".to_owned(), |owner| format!("the DLQs of {}", text::short_line(owner, 80)));
-        return RevealBox::Not(format!("Only an operator who acts on {whose} can reveal what is masked."));
+    if let Some(said) = outside(principal, owner) {
+        return RevealBox::Not(format!("You cannot reveal what is masked: {said}"));
     }
     let (reason, fault) = refused.map_or((String::new(), None), |(reason, fault)| (reason, Some(fault)));
     RevealBox::Form { reason, fault }
