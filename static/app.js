@@ -46,9 +46,13 @@
   // Errors: said in a toast; a part of a page never becomes a whole page
 
   const isLive = node => node.matches('[hx-trigger^="sse:"]');
+  const asksAgain = node => node.matches('[hx-trigger^="every"]');
+  addEventListener('htmx:beforeRequest', event => {
+    if ((paused || document.hidden) && asksAgain(event.detail.elt)) event.preventDefault();
+  });
   addEventListener('htmx:beforeSwap', event => {
     const { detail } = event;
-    if (paused && isLive(detail.elt)) detail.shouldSwap = false;
+    if (paused && (isLive(detail.elt) || asksAgain(detail.elt))) detail.shouldSwap = false;
     if (detail.xhr.status < 400) return;
     const error = one('#error', new DOMParser().parseFromString(detail.xhr.responseText, 'text/html'));
     if (!error && detail.shouldSwap) return; // a form, with what is wrong with it
@@ -64,26 +68,49 @@
   const hintOf = region => region.getAttribute('hx-trigger').slice(4);
   const regions = () => all('[hx-trigger^="sse:"]');
   const { events } = document.body.dataset;
-  const QUIET = 2000, SILENT = 11000, ANSWER = 4000;
+  const QUIET = 2000, SILENT = 11000, ANSWER = 4000, HIDDEN = 10000, LOST = 2000, REFUSED = 30000;
   const changed = new Set();
-  let source, tries = 0, lost = false, over = false, paused = false, clock = '';
-  let heardAt = now(), askedAt = 0, fetchedAt = -QUIET, flushing, retrying;
+  let source, tries = 0, lost = false, over = false, paused = false, asleep = false, clock = '';
+  let heardAt = now(), askedAt = 0, fetchedAt = -QUIET, flushing, retrying, leaving;
+
+  function hangUp() {
+    clearTimeout(retrying);
+    retrying = 0;
+    source?.close();
+  }
 
   function connect() {
-    source?.close();
+    hangUp();
+    if (over) return;
     // What happened before the first connection is told by the page's own mark; after a loss everything is fetched.
     const opened = source = new EventSource(lost ? '/events' : events);
     askedAt = now();
     attune();
     opened.onerror = () => {
       if (opened !== source) return;
-      // Refused, not lost: perhaps the session is over. Fetching tells, and leads to the sign-in.
-      if (opened.readyState === EventSource.CLOSED && tries === 1) again('all');
-      opened.close();
+      // Refused, not lost: perhaps the session is over. Fetching tells, and leads to the sign-in. Where no place is free, asking often
+      // frees none.
+      const refused = opened.readyState === EventSource.CLOSED;
+      if (refused && tries === 1) again('all');
+      hangUp();
       lost = true;
-      clearTimeout(retrying);
-      retrying = setTimeout(connect, Math.min(400 * 2 ** tries++, 2000) * (.75 + Math.random() / 2));
+      retrying = setTimeout(connect, Math.min(400 * 2 ** tries++, refused ? REFUSED : LOST) * (.75 + Math.random() / 2));
     };
+  }
+
+  // A browser gives one host six connections over HTTP/1.1, to all tabs together: one that nobody looks at holds none.
+  function attend() {
+    clearTimeout(leaving);
+    if (document.hidden) leaving = setTimeout(() => { asleep = true; hangUp(); }, HIDDEN);
+    else if (asleep) wake();
+    else flushSoon();
+  }
+  function wake() {
+    asleep = false;
+    lost = true;
+    tries = 0;
+    connect();
+    paint();
   }
 
   // Regions may come with a part of the page; listening twice to one name is once.
@@ -144,7 +171,7 @@
 
   function tick() {
     const waits = heardAt > askedAt ? now() - heardAt > SILENT : now() - askedAt > ANSWER;
-    if (waits && !over) {
+    if (waits && !over && !asleep && !retrying) {
       // The other end may be gone without a word.
       lost = true;
       connect();
@@ -164,14 +191,11 @@
       paint();
     };
     connect();
+    attend();
     setInterval(tick, 1000);
-    addEventListener('visibilitychange', () => flushSoon());
-    addEventListener('pagehide', () => source.close());
-    addEventListener('pageshow', ({ persisted }) => {
-      if (!persisted) return;
-      lost = true;
-      connect();
-    });
+    addEventListener('visibilitychange', attend);
+    addEventListener('pagehide', hangUp);
+    addEventListener('pageshow', ({ persisted }) => { if (persisted) wake(); });
   }
 
   // Menu and keys

@@ -58,9 +58,14 @@ impl TopicMatch {
     }
 }
 
+/// Finds the entry for a topic, the first that covers it, and its place among all.
+pub fn entry_for<'a>(all: &'a [DlqSettings], cluster: &str, topic: &str) -> Option<(usize, &'a DlqSettings)> {
+    all.iter().enumerate().find(|(_, dlq)| dlq.cluster == cluster && dlq.topics.covers(topic))
+}
+
 /// Finds the entry for a topic: the first that covers it.
 pub fn settings_for<'a>(all: &'a [DlqSettings], cluster: &str, topic: &str) -> Option<&'a DlqSettings> {
-    all.iter().find(|dlq| dlq.cluster == cluster && dlq.topics.covers(topic))
+    entry_for(all, cluster, topic).map(|(_, entry)| entry)
 }
 
 /// Where a DLQ that was never seen before starts.

@@ -92,7 +92,7 @@ impl FirstLooks {
 
     /// Whether a DLQ was never looked at with success, or had something to be read when it was.
     async fn any_unsettled(&self) -> Result<bool, StoreError> {
-        let latest = self.store.latest_samples().await?;
+        let latest = self.store.latest_samples(None).await?;
         let settled = latest.iter().filter_map(|(_, good)| good.as_ref().filter(|good| good.uncollected == Some(0)));
         let settled: BTreeSet<i64> = settled.map(|good| good.dlq_id).collect();
         Ok(self.store.dlqs().await?.iter().any(|dlq| {

@@ -15,6 +15,7 @@ use crate::domain::settings::{DialectChoice, DlqSettings, settings_for};
 use crate::store::group_status::{self, AddedNote, NewNote};
 use crate::store::groups::Group;
 use crate::store::messages::{MessageFilter, MessageRow};
+use crate::store::notify::Hint;
 use crate::store::{Store, StoreError, audit};
 
 /// So many of the newest messages of a group are compared with so many of the others.
@@ -91,7 +92,8 @@ impl Groups {
     ///
     /// # Errors
     /// The database could not be asked, or there is no audit key.
-    pub async fn set_status(&self, by: &By, group_id: i64, wish: &Wish) -> Result<Setting, StoreError> {
+    pub async fn set_status(&self, by: &By, group: &Group, wish: &Wish) -> Result<Setting, StoreError> {
+        let group_id = group.id;
         let now_ms = self.clock.now_ms();
         let decision = match &wish.decision {
             Wanted::Exactly(decision) => decision.clone(),
@@ -111,6 +113,8 @@ impl Groups {
         event.after = Some(in_trail(&new));
         audit::append(&mut tx, &event).await?;
         tx.commit().await?;
+        // The DLQ's list of failures shows the status, too.
+        self.store.changed(&[Hint::Group(group_id), Hint::Dlq(group.dlq_id)]);
         Ok(Setting::Done)
     }
 
@@ -128,6 +132,7 @@ impl Groups {
             event.after = Some(json!({ "note": id, "chars": note.chars().count() }));
             audit::append(&mut tx, &event).await?;
             tx.commit().await?;
+            self.store.changed(&[Hint::Group(group_id)]);
         }
         Ok(added)
     }

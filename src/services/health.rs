@@ -96,8 +96,6 @@ pub struct DlqDetail {
     /// Depth over the last 24 h at the end of each bucket, in the last one as of now; None where no look at the DLQ succeeded.
     pub depths: Buckets,
     pub partitions: Vec<PartitionView>,
-    /// How much the depth changed in the last hour; None without a sample from then.
-    pub depth_change_1h: Option<i64>,
 }
 
 /// Numbers of equal spans of time, oldest first. None is "not known".
@@ -189,8 +187,6 @@ impl Health {
         let health = self.judge(dlq, &reads);
         let positions = self.store.positions(Some(id)).await?;
         let samples = self.store.partition_samples(id).await?;
-        let hour_ago = reads.now_ms - 60 * MINUTE_MS;
-        let then = self.store.samples(id, hour_ago, hour_ago + 10 * MINUTE_MS).await?.into_iter().find_map(|sample| sample.depth);
         let mut groups = self.store.groups(id, health::arriving_from_ms(reads.now_ms), GROUPS_READ + 1).await?;
         let more_groups = groups.len() as i64 > GROUPS_READ;
         groups.truncate(GROUPS_READ as usize);
@@ -199,7 +195,6 @@ impl Health {
             depths: self.depths(&health, reads.now_ms).await?,
             groups,
             more_groups,
-            depth_change_1h: then.map(|then| health.depth - then),
             incarnations: self.store.incarnations(id).await?,
             gaps: self.store.gaps(id, GAPS_SHOWN).await?,
             partitions: partition_views(incarnation, &positions, &samples),
@@ -232,16 +227,16 @@ impl Health {
         let now_ms = self.clock.now_ms();
         let buckets_from_ms = (now_ms.div_euclid(BUCKET_MS) - (BUCKETS - 1)) * BUCKET_MS;
         let hour_ago = now_ms - 60 * MINUTE_MS;
-        let samples = self.store.latest_samples().await?;
+        let samples = self.store.latest_samples(only).await?;
         Ok(Reads {
             now_ms,
-            counts: self.store.dlq_counts().await?,
-            oldest: self.store.oldest_open().await?.into_iter().map(|(dlq, dead, event)| (dlq, (dead, event))).collect(),
+            counts: self.store.dlq_counts(only).await?,
+            oldest: self.store.oldest_open(only).await?.into_iter().map(|(dlq, dead, event)| (dlq, (dead, event))).collect(),
             samples: samples.into_iter().map(|pair| (pair.0.dlq_id, pair)).collect(),
             recent: self.store.arrivals_by_minute(only, health::arrivals_from_ms(now_ms), now_ms + 1).await?,
             buckets: self.store.arrivals_by_half_hour(only, buckets_from_ms).await?,
             buckets_from_ms,
-            depths_then: self.store.depths_at(hour_ago, hour_ago + 10 * MINUTE_MS).await?.into_iter().collect(),
+            depths_then: self.store.depths_at(only, hour_ago, hour_ago + 10 * MINUTE_MS).await?.into_iter().collect(),
         })
     }
 

@@ -97,7 +97,7 @@ impl Sampler {
         });
         // Positions before ends: an end is then never behind the position it is compared with.
         let positions = self.positions_by_dlq().await?;
-        let depths = self.store.dlq_counts().await?;
+        let depths = self.store.dlq_counts(None).await?;
         let partitions: Vec<TopicPartition> = dlqs
             .iter()
             .flat_map(|dlq| positions.get(&dlq.id).into_iter().flatten().map(|position| (dlq.topic.clone(), position.id.partition)))

@@ -93,10 +93,11 @@ fn minute(at_ms: i64) -> i64 {
     at_ms - at_ms.rem_euclid(MINUTE_MS)
 }
 
-/// Counters and unfolded deltas in one statement: one snapshot, so each amount is seen exactly once.
+/// Counters and unfolded deltas in one statement: one snapshot, so each amount is seen exactly once. `$1..$7` the kinds, `$8` the DLQ or 0.
 pub(super) const COUNTS: &str = "SELECT dlq_id, kind, CAST(SUM(amount) AS BIGINT) AS amount FROM (
         SELECT c.dlq_id, c.kind, c.amount FROM dlqs d JOIN counters c ON c.dlq_id = d.id AND c.ref = 0 AND c.kind IN ($1, $2, $3, $4, $5, $6, $7)
-        UNION ALL SELECT dlq_id, kind, amount FROM counter_deltas WHERE ref = 0 AND kind IN ($1, $2, $3, $4, $5, $6, $7)) counted
+        WHERE $8 = 0 OR d.id = $8
+        UNION ALL SELECT dlq_id, kind, amount FROM counter_deltas WHERE ref = 0 AND kind IN ($1, $2, $3, $4, $5, $6, $7) AND ($8 = 0 OR dlq_id = $8)) counted
      GROUP BY dlq_id, kind";
 
 /// `$1` the DLQ or 0, `[$2, $3)` minutes, `$4` the bucket, `$5` the kind.
@@ -114,13 +115,13 @@ pub(super) const ARRIVALS_OF_EACH: &str =
         WHERE kind = $2 AND ref >= $3 AND ref < $4 AND ($1 = 0 OR dlq_id = $1)";
 
 /// Each MIN is the first entry of an index: `messages_time`, `messages_event`. `$1..$4` the open states; `$5` the earliest event that is
-/// believed: a header in seconds, or of zero, drives no age.
+/// believed: a header in seconds, or of zero, drives no age. `$6` the DLQ or 0.
 pub(super) const OLDEST_OPEN: &str = "SELECT dlq_id, MIN(oldest), MIN(event) FROM (
         SELECT d.id AS dlq_id,
             (SELECT m.dead_lettered_at_ms FROM messages m WHERE m.dlq_id = d.id AND m.state = o.state ORDER BY m.dead_lettered_at_ms LIMIT 1) AS oldest,
             (SELECT m.origin_at_ms FROM messages m WHERE m.dlq_id = d.id AND m.state = o.state AND m.origin_at_ms >= $5
              ORDER BY m.origin_at_ms LIMIT 1) AS event
-        FROM dlqs d CROSS JOIN (SELECT $1 AS state UNION ALL SELECT $2 UNION ALL SELECT $3 UNION ALL SELECT $4) o) by_state
+        FROM dlqs d CROSS JOIN (SELECT $1 AS state UNION ALL SELECT $2 UNION ALL SELECT $3 UNION ALL SELECT $4) o WHERE $6 = 0 OR d.id = $6) by_state
      WHERE oldest IS NOT NULL GROUP BY dlq_id ORDER BY dlq_id";
 
 /// What is counted (`counted`) against what is there (`actual`), by counter, where they differ. One statement, one snapshot.
@@ -139,14 +140,14 @@ const DRIFT: &str = "SELECT kind, ref, CAST(SUM(counted) AS BIGINT), CAST(SUM(ac
      GROUP BY kind, ref HAVING SUM(counted) <> SUM(actual) ORDER BY kind, ref";
 
 impl Store {
-    /// Counts of every DLQ by id. A DLQ that never held a message is absent.
-    pub async fn dlq_counts(&self) -> Result<BTreeMap<i64, DlqCounts>, StoreError> {
+    /// Counts of every DLQ by id, or of `only` one. A DLQ that never held a message is absent.
+    pub async fn dlq_counts(&self, only: Option<i64>) -> Result<BTreeMap<i64, DlqCounts>, StoreError> {
         let rows: Vec<(i64, String, i64)> = read!(self, |pool| {
             let mut query = sqlx::query_as::<Db, (i64, String, i64)>(COUNTS).bind(FOLLOW_UP);
             for state in MessageState::ALL {
                 query = query.bind(state_kind(state));
             }
-            query.fetch_all(pool).await?
+            query.bind(only.unwrap_or(0)).fetch_all(pool).await?
         })?;
         let mut counts: BTreeMap<i64, DlqCounts> = BTreeMap::new();
         for (dlq_id, kind, amount) in rows {
@@ -219,14 +220,14 @@ impl Store {
         Ok(arrivals.into_iter().map(listed).collect())
     }
 
-    /// Oldest open message of each DLQ: (dlq id, min dead_lettered_at_ms, min origin_at_ms of the open ones where known and believable).
-    pub async fn oldest_open(&self) -> Result<Vec<(i64, i64, Option<i64>)>, StoreError> {
+    /// Oldest open message of each DLQ, or of `only` one: (dlq id, min dead_lettered_at_ms, min origin_at_ms of the open ones where known and believable).
+    pub async fn oldest_open(&self, only: Option<i64>) -> Result<Vec<(i64, i64, Option<i64>)>, StoreError> {
         read!(self, |pool| {
             let mut query = sqlx::query_as::<Db, (i64, i64, Option<i64>)>(OLDEST_OPEN);
             for state in MessageState::ALL.into_iter().filter(|state| state.is_open()) {
                 query = query.bind(state.as_str());
             }
-            query.bind(EARLIEST_PLAUSIBLE_MS).fetch_all(pool).await?
+            query.bind(EARLIEST_PLAUSIBLE_MS).bind(only.unwrap_or(0)).fetch_all(pool).await?
         })
     }
 

@@ -391,17 +391,17 @@ impl Store {
     /// What all DLQs together are asked for an overview, with the database's plan of each. For the same tests.
     pub async fn explain_overview(&self, now_ms: i64) -> Result<Vec<(&'static str, String)>, StoreError> {
         let (long, word) = (Bind::Long, |word: &str| Bind::Text(word.to_owned()));
-        let kinds = std::iter::once(FOLLOW_UP).chain(MessageState::ALL.map(state_kind)).map(word).collect();
+        let kinds = std::iter::once(FOLLOW_UP).chain(MessageState::ALL.map(state_kind)).map(word).chain([long(0)]).collect();
         let open = MessageState::ALL.into_iter().filter(|state| state.is_open()).map(|state| word(state.as_str()));
         let arrivals = |kind: &str, from_ms| vec![long(0), word(kind), long(from_ms), long(i64::MAX)];
         let queries = [
             ("counts", COUNTS, kinds),
             ("arrivals of a day", ARRIVALS_OF_EACH, arrivals(ARRIVALS_COARSE, now_ms - 86_400_000)),
             ("arrivals of 15 minutes", ARRIVALS_OF_EACH, arrivals(ARRIVALS, now_ms - 900_000)),
-            ("oldest open", OLDEST_OPEN, open.chain([long(EARLIEST_PLAUSIBLE_MS)]).collect()),
-            ("newest samples", NEWEST, Vec::new()),
-            ("newest successful samples", SUCCEEDED, Vec::new()),
-            ("depths an hour ago", DEPTHS_AT, vec![long(now_ms - 3_600_000), long(now_ms - 3_000_000)]),
+            ("oldest open", OLDEST_OPEN, open.chain([long(EARLIEST_PLAUSIBLE_MS), long(0)]).collect()),
+            ("newest samples", NEWEST, vec![long(0)]),
+            ("newest successful samples", SUCCEEDED, vec![long(0)]),
+            ("depths an hour ago", DEPTHS_AT, vec![long(now_ms - 3_600_000), long(now_ms - 3_000_000), long(0)]),
         ];
         let mut plans = Vec::new();
         for (name, sql, binds) in queries {

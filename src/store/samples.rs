@@ -107,19 +107,24 @@ macro_rules! sample_row {
     };
 }
 
+/// `$1` the DLQ or 0.
 pub(super) const NEWEST: &str = concat!(
     "SELECT ",
     sample_row!(),
-    " FROM dlqs d JOIN samples s ON s.dlq_id = d.id AND s.at_ms = (SELECT MAX(n.at_ms) FROM samples n WHERE n.dlq_id = d.id) ORDER BY d.id"
+    " FROM dlqs d JOIN samples s ON s.dlq_id = d.id AND s.at_ms = (SELECT MAX(n.at_ms) FROM samples n WHERE n.dlq_id = d.id)
+     WHERE $1 = 0 OR d.id = $1 ORDER BY d.id"
 );
+/// `$1` the DLQ or 0.
 pub(super) const SUCCEEDED: &str = concat!(
     "SELECT ",
     sample_row!(),
-    " FROM dlqs d JOIN samples s ON s.dlq_id = d.id AND s.at_ms = (SELECT MAX(n.at_ms) FROM samples n WHERE n.dlq_id = d.id AND n.error IS NULL)"
+    " FROM dlqs d JOIN samples s ON s.dlq_id = d.id AND s.at_ms = (SELECT MAX(n.at_ms) FROM samples n WHERE n.dlq_id = d.id AND n.error IS NULL)
+     WHERE $1 = 0 OR d.id = $1"
 );
+/// `[$1, $2)`, `$3` the DLQ or 0.
 pub(super) const DEPTHS_AT: &str =
     "SELECT d.id, (SELECT s.depth FROM samples s WHERE s.dlq_id = d.id AND s.at_ms >= $1 AND s.at_ms < $2 AND s.depth IS NOT NULL
-        ORDER BY s.at_ms LIMIT 1) FROM dlqs d";
+        ORDER BY s.at_ms LIMIT 1) FROM dlqs d WHERE $3 = 0 OR d.id = $3";
 
 impl Store {
     /// Appends samples and replaces the partition samples, in one transaction. A second sample of the same DLQ and instant replaces the first.
@@ -156,13 +161,14 @@ impl Store {
         Ok(saved)
     }
 
-    /// The newest sample of each DLQ and the newest one that succeeded: (newest, newest successful).
-    pub async fn latest_samples(&self) -> Result<Vec<(Sample, Option<Sample>)>, StoreError> {
+    /// The newest sample of each DLQ, or of `only` one, and the newest one that succeeded: (newest, newest successful).
+    pub async fn latest_samples(&self, only: Option<i64>) -> Result<Vec<(Sample, Option<Sample>)>, StoreError> {
         let (newest, succeeded) = read!(self, |pool| {
-            let newest = sqlx::query_as::<Db, Sample>(NEWEST).fetch_all(pool).await?;
+            let newest = sqlx::query_as::<Db, Sample>(NEWEST).bind(only.unwrap_or(0)).fetch_all(pool).await?;
             // Mostly all of them succeeded, and there is nothing more to ask.
             let failed = newest.iter().any(|sample| sample.error.is_some());
-            let succeeded = if failed { sqlx::query_as::<Db, Sample>(SUCCEEDED).fetch_all(pool).await? } else { Vec::new() };
+            let succeeded = sqlx::query_as::<Db, Sample>(SUCCEEDED).bind(only.unwrap_or(0));
+            let succeeded = if failed { succeeded.fetch_all(pool).await? } else { Vec::new() };
             (newest, succeeded)
         })?;
         let mut succeeded: HashMap<i64, Sample> = succeeded.into_iter().map(|sample| (sample.dlq_id, sample)).collect();
@@ -182,10 +188,15 @@ impl Store {
         read!(self, |pool| { sqlx::query_as::<Db, Sample>(SQL).bind(dlq_id).bind(from_ms).bind(to_ms).fetch_all(pool).await? })
     }
 
-    /// The depth of each DLQ as the first sample in `[from, to)` that knew it said: (dlq id, depth). A DLQ without one is absent.
-    pub async fn depths_at(&self, from_ms: i64, to_ms: i64) -> Result<Vec<(i64, i64)>, StoreError> {
+    /// The depth of each DLQ, or of `only` one, as the first sample in `[from, to)` that knew it said: (dlq id, depth). A DLQ without one is absent.
+    pub async fn depths_at(&self, only: Option<i64>, from_ms: i64, to_ms: i64) -> Result<Vec<(i64, i64)>, StoreError> {
         read!(self, |pool| {
-            let rows = sqlx::query_as::<Db, (i64, Option<i64>)>(DEPTHS_AT).bind(from_ms).bind(to_ms).fetch_all(pool).await?;
+            let rows = sqlx::query_as::<Db, (i64, Option<i64>)>(DEPTHS_AT)
+                .bind(from_ms)
+                .bind(to_ms)
+                .bind(only.unwrap_or(0))
+                .fetch_all(pool)
+                .await?;
             rows.into_iter().filter_map(|(dlq_id, depth)| Some((dlq_id, depth?))).collect()
         })
     }

@@ -105,8 +105,9 @@ fn not_signed_in(state: &AppState, request: &Request) -> Response {
     Redirect::to(&sign_in).into_response()
 }
 
-/// Path and query of the page of ours that a form was sent from.
-fn page_of_form(state: &AppState, headers: &HeaderMap) -> Option<String> {
+/// Path and query of the page of ours that a form was sent from. It is ours by the host that was asked for, or by `public_url`, which a proxy
+/// may hide from us.
+pub fn page_of_form(state: &AppState, headers: &HeaderMap) -> Option<String> {
     let page: Uri = headers.get(header::REFERER)?.to_str().ok()?.parse().ok()?;
     let host = headers.get(header::HOST).and_then(|host| host.to_str().ok());
     let authority = page.authority()?.as_str();

@@ -6,7 +6,7 @@ use axum::middleware::{self, Next};
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::{MethodRouter, get, post};
 
-use super::pages::{access, dlq, export, group, live, message, messages, operations, overview, preferences, settings};
+use super::pages::{self, access, dlq, export, group, live, message, messages, operations, overview, preferences, settings};
 use super::{AppState, assets, frame, guard};
 use crate::api::{self, Failure};
 use crate::domain::access::Role;
@@ -37,13 +37,18 @@ pub const ROUTES: &[Route] = &[
     route("GET", "/messages/export", VIEWER, || get(export::messages)),
     route("GET", "/messages/{id}", VIEWER, || get(message::page)),
     route("GET", "/messages/{id}/value", VIEWER, || get(message::value)),
+    // A page may be the answer to a form and then stands at the form's address: who comes back there by GET comes to the page itself.
+    route("GET", "/messages/{id}/reveal", VIEWER, || get(pages::page_of_form)),
     route("POST", "/messages/{id}/reveal", OPERATOR, || post(message::reveal)),
     route("GET", "/dlqs/{cluster}/{topic}", VIEWER, || get(dlq::page)),
     route("GET", "/dlqs/{cluster}/{topic}/{partition}/{offset}", VIEWER, || get(message::permalink)),
     route("GET", "/groups/{id}", VIEWER, || get(group::page)),
+    route("GET", "/groups/{id}/status", VIEWER, || get(pages::page_of_form)),
     route("POST", "/groups/{id}/status", OPERATOR, || post(group::set_status)),
+    route("GET", "/groups/{id}/notes", VIEWER, || get(pages::page_of_form)),
     route("POST", "/groups/{id}/notes", OPERATOR, || post(group::add_note)),
     route("GET", "/settings", VIEWER, || get(settings::page)),
+    route("GET", "/settings/clusters/{cluster}/test", VIEWER, || get(settings::clusters)),
     route("POST", "/settings/clusters/{cluster}/test", ADMIN, || post(settings::test_cluster)),
     route("GET", "/events", VIEWER, || get(live::events)),
     route("POST", "/preferences", ANYONE, || post(preferences::set)),

@@ -20,7 +20,7 @@ fn sampler(rig: &Rig) -> Sampler {
 async fn look(sampler: &mut Sampler, rig: &Rig, topic: &str) -> (Sampled, Sample, Option<Sample>) {
     let run = sampler.tick(None).await.expect("the store answers");
     let dlq = rig.store.dlq("main", topic).await.expect("readable").expect("there");
-    let latest = rig.store.latest_samples().await.expect("readable");
+    let latest = rig.store.latest_samples(None).await.expect("readable");
     let (newest, successful) = latest.into_iter().find(|(sample, _)| sample.dlq_id == dlq.id).expect("sampled");
     (run, newest, successful)
 }

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use askama::Template;
 use askama_web::WebTemplate;
 use axum::extract::{Path, RawQuery, State};
+use axum_htmx::HxRequest;
 
 use super::messages::FilterForm;
 use super::overview::{at_risk, no_data};
@@ -15,7 +16,7 @@ use crate::api::query::{DEFAULT_LIMIT, Query, encode};
 use crate::domain::group::Decision;
 use crate::domain::health::Status;
 use crate::domain::readiness::Checks;
-use crate::domain::settings::{DialectChoice, DlqSettings, Partitioner, Start, settings_for};
+use crate::domain::settings::{DialectChoice, DlqSettings, Partitioner, Start, entry_for};
 use crate::domain::template::KeyTemplate;
 use crate::services::health::{Buckets, DlqDetail, PartitionView};
 use crate::services::heat::{HeatView, Hot, Key, NEWEST};
@@ -59,7 +60,8 @@ pub struct DlqPage {
     arrivals: Chart,
     depths: Chart,
     failures: Failures,
-    heat: HeatCard,
+    /// None: a part of the page is asked for, and this stands in none.
+    heat: Option<HeatCard>,
     settings: Vec<Setting>,
     kept: Vec<(&'static str, String)>,
     filters: FilterForm,
@@ -138,6 +140,7 @@ pub async fn page(
     State(state): State<AppState>,
     SignedIn(principal): SignedIn,
     look: Look,
+    HxRequest(is_fragment): HxRequest,
     Path((cluster, topic)): Path<(String, String)>,
     RawQuery(raw): RawQuery,
 ) -> Result<DlqPage, Failure> {
@@ -155,8 +158,10 @@ pub async fn page(
     };
     let now_ms = state.clock.now_ms();
     let found = state.store.messages(&filter, after, DEFAULT_LIMIT).await?;
-    let heat = state.heat.of(&detail.health.dlq).await?;
-    let settings = settings_for(&state.options.dlqs, &cluster, &topic);
+    let heat = if is_fragment { None } else { Some(state.heat.of(&detail.health.dlq).await?) };
+    let (place, settings) = entry_for(&state.options.dlqs, &cluster, &topic).unzip();
+    let checks = place.and_then(|place| state.options.configured.checks.get(place));
+    let has_tenant = settings.is_some_and(|settings| settings.tenant.is_some());
     let path = dlq_path(&cluster, &topic);
     let health = &detail.health;
     let mut notices = notices(&detail, now_ms);
@@ -172,7 +177,7 @@ pub async fn page(
         status: health.status.as_str(),
         status_word: status_word(health.status),
         because: super::because(health.because),
-        meta: meta(&detail, &heat),
+        meta: meta(&detail, heat.as_ref().map_or(&[], |heat| &heat.dialects)),
         notices,
         more_notices,
         figures: figures(&detail, now_ms),
@@ -180,8 +185,8 @@ pub async fn page(
         arrivals: Chart::draw(&series(&detail.arrivals), Measure::Arrivals, now, now_ms, &marks(&detail)),
         depths: Chart::draw(&series(&detail.depths), Measure::Depth, &format::exact(health.depth), now_ms, &[]),
         failures: Failures::of(&detail, failures_page, now_ms, &path, &query),
-        heat: HeatCard::of(&heat, &detail, settings.is_some_and(|settings| settings.tenant.is_some()), asked, now_ms, &path),
-        settings: settings.map(|settings| settings_lines(settings, checks_of(&state, &cluster, &topic))).unwrap_or_default(),
+        heat: heat.map(|heat| HeatCard::of(&heat, &detail, has_tenant, asked, now_ms, &path)),
+        settings: settings.map(|settings| settings_lines(settings, checks)).unwrap_or_default(),
         kept: kept(&query),
         filters: FilterForm::of(&query)?,
         table: MessageTable::of(&found, now_ms, &path, &query, &FILTERS).exported(&query, &[("cluster", &cluster), ("topic", &topic)]),
@@ -195,7 +200,7 @@ fn series(buckets: &Buckets) -> Series {
 }
 
 /// Whose it is, who failed, and how its headers are written: as configured, else as seen.
-fn meta(detail: &DlqDetail, heat: &HeatView) -> Vec<String> {
+fn meta(detail: &DlqDetail, dialects: &[Hot<String>]) -> Vec<String> {
     let health = &detail.health;
     let owner = health.dlq.owner.as_deref().map_or_else(|| "no owner".to_owned(), |owner| text::short_line(owner, 60));
     let mut groups: Vec<&str> = match health.consumer_group.as_deref() {
@@ -209,7 +214,7 @@ fn meta(detail: &DlqDetail, heat: &HeatView) -> Vec<String> {
         [group] => format!("group {}", text::short_line(group, 80)),
         [group, others @ ..] => format!("group {} and {} more", text::short_line(group, 80), others.len()),
     };
-    let headers = match heat.dialects.as_slice() {
+    let headers = match dialects {
         [] => return vec![owner, group],
         [hot] if hot.what == "none" => "headers of no known format".to_owned(),
         [hot] => format!("{} headers", words(&hot.what)),
@@ -398,13 +403,6 @@ fn moves(heat: &HeatView, detail: &DlqDetail, to: i32, now_ms: i64) -> Vec<Strin
     said
 }
 
-/// What the entry that covers a topic says of the checks before a replay.
-fn checks_of<'a>(state: &'a AppState, cluster: &str, topic: &str) -> Option<&'a Checks> {
-    let options = &state.options;
-    let entry = options.dlqs.iter().position(|dlq| dlq.cluster == cluster && dlq.topics.covers(topic))?;
-    options.configured.checks.get(entry)
-}
-
 /// What its `[[dlq]]` entry says, for reading.
 fn settings_lines(settings: &DlqSettings, checks: Option<&Checks>) -> Vec<Setting> {
     let line = |name, value: Option<String>, note| Setting { name, value, note };
@@ -449,11 +447,12 @@ fn kept(query: &Query) -> Vec<(&'static str, String)> {
 
 fn figures(detail: &DlqDetail, now_ms: i64) -> Figures {
     let health = &detail.health;
-    let change = detail.depth_change_1h.map(|change| match change {
-        0 => "no change in the last hour".to_owned(),
-        change if change > 0 => format!("+{} in the last hour", format::exact(change)),
-        change => format!("{} in the last hour", format::exact(change)),
-    });
+    let change = match (health.has_data(), health.depth_change_1h) {
+        (false, _) => Some("stored".to_owned()),
+        (true, None) => None,
+        (true, Some(0)) => Some("no change in the last hour".to_owned()),
+        (true, Some(change)) => Some(format!("{}{} in the last hour", if change > 0 { "+" } else { "" }, format::exact(change))),
+    };
     let waiting = match health.uncollected {
         Some(count) => format!("{} not read yet (est.)", format::exact(count)),
         None => "not read yet: not known".to_owned(),

@@ -13,7 +13,7 @@ use chrono::{DateTime, NaiveDateTime};
 use serde::Deserialize;
 
 use super::flash::Flash;
-use super::{Acting, GroupLine, Look, MessageLine, Shell, SignedIn, When, dlq_path, kind_after_label};
+use super::{Acting, GroupLine, Look, MessageLine, Shell, SignedIn, When, dlq_path, kind_after_label, outside};
 use crate::api::Failure;
 use crate::api::groups::unknown_group;
 use crate::api::query::{self, Query};
@@ -21,6 +21,7 @@ use crate::domain::access::{Principal, Role};
 use crate::domain::contrast::{Contrast, Trait};
 use crate::domain::group::{Decision, GroupStatus, Link, Shown, Ticket, word};
 use crate::domain::message::EARLIEST_PLAUSIBLE_MS;
+use crate::domain::record::says_something;
 use crate::services::groups::{COMPARED, Comparison, Groups, Setting, Wanted, Wish};
 use crate::services::health::BUCKET_MS;
 use crate::store::group_status::{AddedNote, Note};
@@ -178,7 +179,7 @@ pub async fn set_status(
             return Ok((StatusCode::UNPROCESSABLE_ENTITY, page).into_response());
         }
     };
-    match groups.set_status(&acting.by, group.id, &wish).await? {
+    match groups.set_status(&acting.by, &group, &wish).await? {
         Setting::Done => Ok(Flash::StatusSaved.then(&format!("/groups/{}", group.id))),
         Setting::Lost(there) => {
             let fault = decided_first(&there, groups.clock.now_ms());
@@ -287,15 +288,14 @@ impl View<'_> {
 
 /// Why this user cannot decide about a group of this owner's DLQs; None: they can.
 fn cannot(principal: &Principal, owner: Option<&str>) -> Option<String> {
-    let name = text::short_line(&principal.name, 64);
     if principal.role < Role::Operator {
+        let name = text::short_line(&principal.name, 64);
         return Some(format!(
             "Setting a status or adding a note needs the role operator; {name} has the role {}.",
             principal.role.as_str()
         ));
     }
-    let whose = owner.map_or_else(|| "DLQs without an owner".to_owned(), |owner| format!("the DLQs of {}", text::short_line(owner, 60)));
-    (!principal.owners.covers(owner)).then(|| format!("{name} does not act on {whose}. An admin can change that."))
+    outside(principal, owner)
 }
 
 /// Everything that goes into the fingerprint: messages that agree on all of it are one group.
@@ -458,7 +458,7 @@ fn wish(form: &StatusForm, now: &GroupStatus, now_ms: i64) -> Result<Wish, Strin
 /// What is wrong with a note; None: nothing.
 fn note_fault(note: &str, form_id: &str) -> Option<String> {
     let chars = note.chars().count();
-    if note.is_empty() {
+    if !says_something(note) {
         return Some("The note is empty: write something.".to_owned());
     }
     if chars > NOTE_LIMIT {

@@ -3,9 +3,9 @@
 //! `dlqs`: some DLQ changed. `dlq-7`, `group-9`: that one did. `all`: anything may have; look at everything again. `beat`: nothing, but
 //! the stream lives. `signed-out`: the session ended, and so does the stream.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::convert::Infallible;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use axum::extract::{RawQuery, State};
@@ -13,18 +13,20 @@ use axum::http::{HeaderMap, HeaderName, StatusCode, header};
 use axum::response::sse::{Event, Sse};
 use axum::response::{IntoResponse, Response};
 use futures_util::stream;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Interval, MissedTickBehavior, interval};
 use tokio_util::sync::CancellationToken;
 
+use super::SignedIn;
 use crate::api::Failure;
 use crate::api::query::Query;
 use crate::store::notify::{Hint, Subscription};
 use crate::web::AppState;
 use crate::web::guard::identify;
 
-/// Streams of one process at once: each browser tab holds one open.
+/// Streams of one process at once: each browser tab that is looked at holds one open.
 const PLACES: usize = 500;
+/// Streams of one name at once: nobody shall keep all others from looking.
+const EACH: usize = 20;
 /// More names than this that wait for one reader become `all`.
 const MANY: usize = 200;
 /// A browser whose stream breaks comes back after this, ms.
@@ -34,8 +36,54 @@ const RETRY: Duration = Duration::from_secs(2);
 #[derive(Debug, Clone)]
 pub struct Live {
     pub pace: Pace,
-    pub places: Arc<Semaphore>,
+    pub places: Arc<Places>,
     pub stop: CancellationToken,
+}
+
+/// How many streams may be open, and which are.
+#[derive(Debug)]
+pub struct Places {
+    most: usize,
+    each: usize,
+    taken: Mutex<BTreeMap<String, usize>>,
+}
+
+/// A place that is given back when the stream ends.
+#[derive(Debug)]
+struct Place {
+    of: Arc<Places>,
+    name: String,
+}
+
+impl Places {
+    /// Room for `most` streams, of which one name may hold `each`.
+    pub fn new(most: usize, each: usize) -> Places {
+        Places { most, each, taken: Mutex::default() }
+    }
+
+    /// A place for `name`, or the sentence that says why there is none.
+    fn take(self: &Arc<Places>, name: &str) -> Result<Place, String> {
+        let mut taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
+        let works = "This one works, but has to be reloaded to show what is new.";
+        if taken.get(name).is_some_and(|own| *own >= self.each) {
+            return Err(format!("{name} keeps {} pages live already, and nobody may have more. {works}", self.each));
+        }
+        if taken.values().sum::<usize>() >= self.most {
+            return Err(format!("Too many pages are kept live at once. {works}"));
+        }
+        *taken.entry(name.to_owned()).or_default() += 1;
+        Ok(Place { of: Arc::clone(self), name: name.to_owned() })
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let mut taken = self.of.taken.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(own) = taken.get_mut(&self.name) {
+            *own -= 1;
+        }
+        taken.retain(|_, own| *own > 0);
+    }
 }
 
 /// How often a stream does what.
@@ -52,19 +100,21 @@ pub struct Pace {
 impl Default for Live {
     fn default() -> Live {
         let pace = Pace { beat: Duration::from_secs(5), hints: Duration::from_secs(2), session: Duration::from_secs(30) };
-        Live { pace, places: Arc::new(Semaphore::new(PLACES)), stop: CancellationToken::new() }
+        Live { pace, places: Arc::new(Places::new(PLACES, EACH)), stop: CancellationToken::new() }
     }
 }
 
 /// `GET /events?seen=`, with the mark that the page carries: what changed since it was made is `all`.
-pub async fn events(State(state): State<AppState>, headers: HeaderMap, RawQuery(raw): RawQuery) -> Result<Response, Failure> {
+pub async fn events(
+    State(state): State<AppState>,
+    SignedIn(principal): SignedIn,
+    headers: HeaderMap,
+    RawQuery(raw): RawQuery,
+) -> Result<Response, Failure> {
     let query = Query::parse(raw.as_deref(), &["seen"])?;
-    let Ok(place) = Arc::clone(&state.live.places).try_acquire_owned() else {
-        let full = Failure::new(
-            StatusCode::SERVICE_UNAVAILABLE,
-            "Too many pages are kept live at once. This one works, but has to be reloaded to show what is new.",
-        );
-        return Ok(([(header::RETRY_AFTER, "30")], full).into_response());
+    let place = match state.live.places.take(&principal.name) {
+        Ok(place) => place,
+        Err(full) => return Ok(([(header::RETRY_AFTER, "30")], Failure::new(StatusCode::SERVICE_UNAVAILABLE, full)).into_response()),
     };
     let mut reader = Reader::new(state, headers, place);
     if query.text("seen")?.is_some_and(|seen| seen != reader.state.store.hints().mark().to_string()) {
@@ -88,11 +138,11 @@ struct Reader {
     hints: Interval,
     session: Interval,
     ended: bool,
-    _place: OwnedSemaphorePermit,
+    _place: Place,
 }
 
 impl Reader {
-    fn new(state: AppState, headers: HeaderMap, place: OwnedSemaphorePermit) -> Reader {
+    fn new(state: AppState, headers: HeaderMap, place: Place) -> Reader {
         let every = |period| {
             let mut interval = interval(period);
             interval.set_missed_tick_behavior(MissedTickBehavior::Delay);

@@ -15,12 +15,13 @@ use self::facts::{Fact, TimeFact};
 use self::headers::HeaderTable;
 use self::value::{Shown, ValueBox, ViewKind};
 use super::group::identity;
-use super::{Acting, Look, Shell, SignedIn, dlq_path, group_title, kind_after_label, words};
+use super::{Acting, Look, Shell, SignedIn, dlq_path, group_title, kind_after_label, outside, words};
 use crate::api::Failure;
 use crate::api::dlqs::names_could_be;
 use crate::api::messages::unknown_message;
 use crate::api::query::{self, Query};
 use crate::domain::access::{Principal, Role};
+use crate::domain::record::says_something;
 use crate::services::export::Exports;
 use crate::services::messages::{Download, MessageView, Reveal, Revelation};
 use crate::web::AppState;
@@ -163,9 +164,8 @@ fn reveal_box(principal: &Principal, owner: Option<&str>, hides: bool, refused: 
     if principal.role < Role::Operator {
         return RevealBox::Not("Revealing what is masked needs the role operator.".to_owned());
     }
-    if !principal.owners.covers(owner) {
-        let whose = owner.map_or_else(|| "every owner's DLQs".to_owned(), |owner| format!("the DLQs of {}", text::short_line(owner, 80)));
-        return RevealBox::Not(format!("Only an operator who acts on {whose} can reveal what is masked."));
+    if let Some(said) = outside(principal, owner) {
+        return RevealBox::Not(format!("You cannot reveal what is masked: {said}"));
     }
     let (reason, fault) = refused.map_or((String::new(), None), |(reason, fault)| (reason, Some(fault)));
     RevealBox::Form { reason, fault }
@@ -272,7 +272,7 @@ pub async fn reveal(
 /// Why a reason does not do.
 fn fault_of(reason: &str) -> Option<String> {
     match reason.chars().count() {
-        0 => Some("Say why: the reason goes on the audit trail.".to_owned()),
+        _ if !says_something(reason) => Some("Say why: the reason goes on the audit trail.".to_owned()),
         length if length > REASON_CHARS => Some(format!("The reason has {length} characters: {REASON_CHARS} at most.")),
         _ => None,
     }

@@ -1,13 +1,11 @@
 //! `/messages`: where is payment 123?
 
-use std::collections::BTreeSet;
-
 use askama::Template;
 use askama_web::WebTemplate;
 use axum::extract::{RawQuery, State};
 use axum::response::{IntoResponse, Redirect, Response};
 
-use super::{Choice, Look, MessageTable, Shell, SignedIn, choices};
+use super::{Choice, Look, MessageTable, Shell, SignedIn, choices, names};
 use crate::api::Failure;
 use crate::api::query::{DEFAULT_LIMIT, MESSAGE_FILTER, Query};
 use crate::domain::classify::FailureClass;
@@ -113,20 +111,14 @@ pub async fn page(
     let page = MessagesPage {
         shell: Shell { find, ..Shell::new(&state, Some(&principal), look, "messages") },
         filters: FilterForm::of(&query)?,
-        clusters: plain(dlqs.iter().map(|dlq| dlq.cluster.as_str()), filter.cluster.as_deref()),
-        topics: plain(dlqs.iter().map(|dlq| dlq.topic.as_str()), filter.topic.as_deref()),
-        owners: plain(dlqs.iter().filter_map(|dlq| dlq.owner.as_deref()), filter.owner.as_deref()),
+        clusters: names(dlqs.iter().map(|dlq| dlq.cluster.as_str()), filter.cluster.as_deref()),
+        topics: names(dlqs.iter().map(|dlq| dlq.topic.as_str()), filter.topic.as_deref()),
+        owners: names(dlqs.iter().filter_map(|dlq| dlq.owner.as_deref()), filter.owner.as_deref()),
         note,
         url: format!("/messages{}", query.link("", None)),
         table: MessageTable { with_topic: true, ..table.exported(&query, &[]) },
     };
     Ok(page.into_response())
-}
-
-/// Choices whose labels are names, shown as they are, each once and in order.
-fn plain<'a>(names: impl Iterator<Item = &'a str>, chosen: Option<&str>) -> Vec<Choice> {
-    let choice = |name: &str| Choice { value: name.to_owned(), label: text::line(name), chosen: chosen == Some(name) };
-    names.collect::<BTreeSet<_>>().into_iter().map(choice).collect()
 }
 
 /// How many messages of the same coordinates are listed.

@@ -14,9 +14,12 @@ pub mod overview;
 pub mod preferences;
 pub mod settings;
 
+use std::collections::BTreeSet;
+
 use axum::extract::FromRequestParts;
-use axum::http::HeaderMap;
 use axum::http::request::Parts;
+use axum::http::{HeaderMap, Uri};
+use axum::response::Redirect;
 use axum_extra::extract::cookie::CookieJar;
 
 use self::flash::Flash;
@@ -121,6 +124,12 @@ impl<S: Sync> FromRequestParts<S> for SignedIn {
     }
 }
 
+/// `GET` at the address of a form, one step below its page: to that page. An answer to the form may be a page, and its address is what
+/// a browser comes back to.
+pub async fn page_of_form(uri: Uri) -> Redirect {
+    Redirect::to(uri.path().rsplit_once('/').map_or("/", |(page, _)| page))
+}
+
 /// Who the guard let in, as the trail names it. Only on routes that have a role.
 #[derive(Debug, Clone)]
 pub struct Acting {
@@ -144,13 +153,15 @@ impl Acting {
     /// # Errors
     /// 403 that names the owner.
     pub fn acts_on(&self, owner: Option<&str>) -> Result<(), crate::api::Failure> {
-        if self.principal.owners.covers(owner) {
-            return Ok(());
-        }
-        let owner = owner.map_or_else(|| "a DLQ without an owner".to_owned(), |owner| format!("the DLQs of {owner}"));
-        let detail = format!("{} does not act on {owner}. An admin can change that.", self.principal.name);
-        Err(crate::api::Failure::forbidden(detail))
+        outside(&self.principal, owner).map_or(Ok(()), |said| Err(crate::api::Failure::forbidden(said)))
     }
+}
+
+/// Why somebody does not act on the DLQs of this owner; None: they do, as far as owners go.
+pub fn outside(principal: &Principal, owner: Option<&str>) -> Option<String> {
+    let name = text::short_line(&principal.name, 64);
+    let whose = owner.map_or_else(|| "DLQs without an owner".to_owned(), |owner| format!("the DLQs of {}", text::short_line(owner, 60)));
+    (!principal.owners.covers(owner)).then(|| format!("{name} does not act on {whose}. An admin can change that."))
 }
 
 /// An instant for a table: how long ago, and exactly.
@@ -447,6 +458,12 @@ pub struct Choice {
 pub fn choices<'a>(values: impl IntoIterator<Item = &'a str>, chosen: Option<&str>) -> Vec<Choice> {
     let choice = |value: &str| Choice { value: value.to_owned(), label: words(value), chosen: chosen == Some(value) };
     values.into_iter().map(choice).collect()
+}
+
+/// Choices whose labels are names that people gave, each once and in order.
+pub fn names<'a>(names: impl Iterator<Item = &'a str>, chosen: Option<&str>) -> Vec<Choice> {
+    let choice = |name: &str| Choice { value: name.to_owned(), label: text::line(name), chosen: chosen == Some(name) };
+    names.collect::<BTreeSet<_>>().into_iter().map(choice).collect()
 }
 
 #[cfg(test)]

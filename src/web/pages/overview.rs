@@ -98,9 +98,6 @@ pub async fn page(
     let rows = state.health.all().await?;
     let several_clusters = rows.iter().any(|row| row.dlq.cluster != rows[0].dlq.cluster);
     let clusters: Vec<ClusterView> = state.clusters.iter().map(|cluster| cluster.view()).collect();
-    let mut owners: Vec<&str> = rows.iter().filter_map(|row| row.dlq.owner.as_deref()).collect();
-    owners.sort_unstable();
-    owners.dedup();
     let page = OverviewPage {
         shell: Shell::new(&state, Some(&principal), look, "overview"),
         sentence: sentence(&rows),
@@ -109,7 +106,7 @@ pub async fn page(
         tiles: tiles(&rows, &filter, &query),
         q: text::line(query.text("q")?.unwrap_or_default()),
         status: filter.status.map_or("", Status::as_str),
-        owners: super::choices(owners, filter.owner.as_deref()),
+        owners: super::names(rows.iter().filter_map(|row| row.dlq.owner.as_deref()), filter.owner.as_deref()),
         cluster: filter.cluster.clone().unwrap_or_default(),
         rows: rows.iter().filter(|row| filter.covers(row)).map(|row| Row::of(row, now_ms, several_clusters)).collect(),
         chips: chips("/", &query, &DLQ_FILTER),

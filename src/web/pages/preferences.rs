@@ -2,14 +2,14 @@
 
 use axum::Form;
 use axum::extract::State;
-use axum::http::{HeaderMap, Uri, header};
+use axum::http::{HeaderMap, header};
 use axum::response::{AppendHeaders, IntoResponse, Redirect, Response};
 use serde::Deserialize;
 
 use super::{KEYS_COOKIE, THEME_COOKIE};
 use crate::api::Failure;
 use crate::web::AppState;
-use crate::web::guard::safe_next;
+use crate::web::guard::{page_of_form, safe_next};
 
 const YEAR_S: u32 = 365 * 24 * 3_600;
 
@@ -29,7 +29,7 @@ pub async fn set(State(state): State<AppState>, headers: HeaderMap, Form(form): 
         let cookie = format!("{pair}; Path=/; HttpOnly; SameSite=Lax; Max-Age={YEAR_S}{secure}");
         (header::SET_COOKIE, cookie)
     });
-    let back = Redirect::to(&came_from(&headers));
+    let back = Redirect::to(safe_next(page_of_form(&state, &headers).as_deref()));
     Ok((AppendHeaders(cookies.collect::<Vec<_>>()), back).into_response())
 }
 
@@ -38,13 +38,4 @@ fn known(cookie: &str, word: &str, words: &[&str]) -> Result<String, Failure> {
         true => Ok(format!("{cookie}={word}")),
         false => Err(Failure::bad_request(format!("This is none of {}.", words.join(", ")))),
     }
-}
-
-/// The path of ours from which the request came, else the overview.
-fn came_from(headers: &HeaderMap) -> String {
-    let text = |name| headers.get(name).and_then(|value| value.to_str().ok());
-    let referer = text(header::REFERER).and_then(|referer| referer.parse::<Uri>().ok());
-    let ours = referer.filter(|uri| uri.authority().map(|authority| authority.as_str()) == text(header::HOST));
-    let path = ours.as_ref().and_then(Uri::path_and_query).map(|path| path.as_str());
-    safe_next(path).to_owned()
 }

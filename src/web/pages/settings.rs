@@ -5,13 +5,14 @@ use askama_web::WebTemplate;
 use axum::extract::{Path, RawQuery, State};
 use axum::http::StatusCode;
 use axum::response::Redirect;
+use axum_htmx::HxRequest;
 
 use super::{Look, Shell, SignedIn, When, dlq_path};
 use crate::api::Failure;
 use crate::api::query::{Query, encode};
 use crate::domain::access::{OwnerScope, Role};
 use crate::domain::readiness::{Checks, Facts, Newest, Rung, Standing};
-use crate::domain::settings::DlqSettings;
+use crate::domain::settings::entry_for;
 use crate::services::checkup::{NotStarted, Outcome, Run, Step};
 use crate::services::intake::{ClusterView, Connection};
 use crate::store::StoreError;
@@ -37,6 +38,12 @@ pub struct SettingsPage {
     clusters: Vec<ClusterCard>,
     /// A test is under way: the region asks again by itself.
     testing: bool,
+    /// None: the clusters alone are asked for.
+    rest: Option<Rest>,
+}
+
+/// What stands below the clusters.
+struct Rest {
     dlq_filter: String,
     dlqs: Part<DlqLine>,
     ledgers: Vec<ConfiguredPart>,
@@ -137,13 +144,14 @@ pub async fn page(
     State(state): State<AppState>,
     SignedIn(principal): SignedIn,
     look: Look,
+    HxRequest(is_fragment): HxRequest,
     RawQuery(raw): RawQuery,
 ) -> Result<SettingsPage, Failure> {
     let query = Query::parse(raw.as_deref(), &PARAMETERS)?;
     let now_ms = state.clock.now_ms();
     let clusters = cluster_cards(&state, now_ms);
     let is_admin = principal.role == Role::Admin;
-    let people = if is_admin { Some(people(&state, &query, now_ms).await?) } else { None };
+    let rest = if is_fragment { None } else { Some(Rest::of(&state, &query, is_admin).await?) };
     Ok(SettingsPage {
         shell: Shell::new(&state, Some(&principal), look, "settings"),
         is_admin,
@@ -151,12 +159,25 @@ pub async fn page(
         database: state.store.version().await?,
         testing: clusters.iter().any(|cluster| cluster.test.as_ref().is_some_and(|test| test.under_way)),
         clusters,
-        dlq_filter: query.text("dlq")?.unwrap_or_default().to_owned(),
-        dlqs: dlqs(&state, &query).await?,
-        ledgers: state.options.configured.ledgers.clone(),
-        schemas: state.options.configured.schemas.clone(),
-        people,
+        rest,
     })
+}
+
+impl Rest {
+    async fn of(state: &AppState, query: &Query, is_admin: bool) -> Result<Rest, Failure> {
+        Ok(Rest {
+            dlq_filter: query.text("dlq")?.unwrap_or_default().to_owned(),
+            dlqs: dlqs(state, query).await?,
+            ledgers: state.options.configured.ledgers.clone(),
+            schemas: state.options.configured.schemas.clone(),
+            people: if is_admin { Some(people(state, query, state.clock.now_ms()).await?) } else { None },
+        })
+    }
+}
+
+/// `GET /settings/clusters/{cluster}/test`: to where the test is shown.
+pub async fn clusters() -> Redirect {
+    Redirect::to("/settings#clusters")
 }
 
 /// `POST /settings/clusters/{cluster}/test`.
@@ -270,9 +291,8 @@ impl StepLine {
 async fn dlqs(state: &AppState, query: &Query) -> Result<Part<DlqLine>, Failure> {
     let wanted = query.text("dlq")?.unwrap_or_default().to_lowercase();
     let found = |dlq: &Dlq| dlq.topic.to_lowercase().contains(&wanted) || dlq.cluster.to_lowercase().contains(&wanted);
-    let part = Part::of(query, "dlq_after", ("DLQ", "DLQs"), "dlqs", DLQS_SHOWN, state.store.dlqs().await?, found, |dlq| {
-        format!("{}/{}", dlq.cluster, dlq.topic)
-    })?;
+    let list = List { after: "dlq_after", nouns: ("DLQ", "DLQs"), anchor: "dlqs", shown: DLQS_SHOWN };
+    let part = list.part(query, state.store.dlqs().await?, found, |dlq| format!("{}/{}", dlq.cluster, dlq.topic))?;
     let mut lines = Vec::with_capacity(part.lines.len());
     for dlq in &part.lines {
         lines.push(DlqLine::of(state, dlq).await?);
@@ -282,7 +302,7 @@ async fn dlqs(state: &AppState, query: &Query) -> Result<Part<DlqLine>, Failure>
 
 impl DlqLine {
     async fn of(state: &AppState, dlq: &Dlq) -> Result<DlqLine, StoreError> {
-        let entry = entry_of(&state.options.dlqs, dlq);
+        let entry = entry_for(&state.options.dlqs, &dlq.cluster, &dlq.topic);
         let none = Checks::default();
         let checks = entry.map(|(place, _)| state.options.configured.checks.get(place).unwrap_or(&none));
         let filter = MessageFilter { cluster: Some(dlq.cluster.clone()), topic: Some(dlq.topic.clone()), ..MessageFilter::default() };
@@ -299,11 +319,6 @@ impl DlqLine {
             missing: facts.missing_lines(&dlq.cluster, &dlq.topic),
         })
     }
-}
-
-/// The entry that covers a DLQ, and its place.
-fn entry_of<'a>(entries: &'a [DlqSettings], dlq: &Dlq) -> Option<(usize, &'a DlqSettings)> {
-    entries.iter().enumerate().find(|(_, entry)| entry.cluster == dlq.cluster && entry.topics.covers(&dlq.topic))
 }
 
 impl RungCell {
@@ -332,22 +347,16 @@ async fn people(state: &AppState, query: &Query, now_ms: i64) -> Result<People, 
     let found = |name: &str, role: Role, owners: &OwnerScope| {
         [name.to_lowercase(), role.as_str().to_owned(), owners.to_text().to_lowercase()].iter().any(|text| text.contains(&wanted))
     };
-    let users = Part::of(
+    let users = List { after: "user_after", nouns: ("user", "users"), anchor: "users", shown: PEOPLE_SHOWN };
+    let users = users.part(
         query,
-        "user_after",
-        ("user", "users"),
-        "users",
-        PEOPLE_SHOWN,
         state.store.users().await?,
         |user| found(&user.name, user.role, &user.owners),
         |user| user.name.to_lowercase(),
     )?;
-    let tokens = Part::of(
+    let tokens = List { after: "token_after", nouns: ("token", "tokens"), anchor: "tokens", shown: PEOPLE_SHOWN };
+    let tokens = tokens.part(
         query,
-        "token_after",
-        ("token", "tokens"),
-        "tokens",
-        PEOPLE_SHOWN,
         state.store.tokens().await?,
         |token| found(&token.name, token.role, &token.owners),
         // Several of one name may have been made and revoked.
@@ -356,22 +365,25 @@ async fn people(state: &AppState, query: &Query, now_ms: i64) -> Result<People, 
     Ok(People { filter, users: users.map(|user| UserLine::of(user, now_ms)), tokens: tokens.map(|token| TokenLine::of(token, now_ms)) })
 }
 
-impl<T> Part<T> {
-    /// The `shown` items that `found` finds, after the key in the parameter `after`. `anchor` is where links lead to.
-    fn of(
-        query: &Query,
-        after: &'static str,
-        nouns: (&str, &str),
-        anchor: &str,
-        shown: usize,
-        items: Vec<T>,
-        found: impl Fn(&T) -> bool,
-        key: impl Fn(&T) -> String,
-    ) -> Result<Part<T>, Failure> {
+/// How a list is turned over.
+struct List {
+    /// The parameter that holds the key of the last item of the part before.
+    after: &'static str,
+    /// One and many.
+    nouns: (&'static str, &'static str),
+    /// Where links lead to.
+    anchor: &'static str,
+    /// Items of a part.
+    shown: usize,
+}
+
+impl List {
+    /// The items that `found` finds, in the order of their keys, as many as fit after the key that the query names.
+    fn part<T>(&self, query: &Query, items: Vec<T>, found: impl Fn(&T) -> bool, key: impl Fn(&T) -> String) -> Result<Part<T>, Failure> {
+        let List { after, nouns: (one, many), anchor, shown } = *self;
         let all = items.len();
         let mut items: Vec<(String, T)> = items.into_iter().filter(found).map(|item| (key(&item), item)).collect();
         items.sort_by(|(a, _), (b, _)| a.cmp(b));
-        let (one, many) = nouns;
         let counted = match items.len() {
             found if found == all => format::counted(all as i64, one, many),
             found => format!("{} of {} match", format::exact(found as i64), format::counted(all as i64, one, many)),
@@ -390,7 +402,9 @@ impl<T> Part<T> {
             lines: rest.into_iter().take(shown).map(|(_, item)| item).collect(),
         })
     }
+}
 
+impl<T> Part<T> {
     fn map<U>(self, line: impl Fn(T) -> U) -> Part<U> {
         Part { lines: self.lines.into_iter().map(line).collect(), all: self.all, counted: self.counted, first: self.first, next: self.next }
     }

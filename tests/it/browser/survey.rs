@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use lazaret::web::routes::ROUTES;
+use lazaret::web::routes::{ROUTES, Route};
 use serde_json::{Value, json};
 
 use super::driver::{Browser, PHONE, SMALL, Screen, WIDE};
@@ -13,12 +13,16 @@ use super::{axe, report};
 const THEMES: [&str; 2] = ["light", "dark"];
 const SCREENS: [Screen; 2] = [WIDE, PHONE];
 
-/// GET routes that are no page of their own: data, files, streams, and an address that leads to the page of a message.
-const NO_PAGES: [&str; 10] = [
+/// GET routes that are no page of their own: data, files, streams, and addresses that lead to a page.
+const NO_PAGES: [&str; 14] = [
     "/export",
     "/messages/export",
     "/messages/{id}/value",
+    "/messages/{id}/reveal",
     "/dlqs/{cluster}/{topic}/{partition}/{offset}",
+    "/groups/{id}/status",
+    "/groups/{id}/notes",
+    "/settings/clusters/{cluster}/test",
     "/events",
     "/metrics",
     "/healthz",
@@ -26,6 +30,11 @@ const NO_PAGES: [&str; 10] = [
     "/static/{file}",
     "/api/",
 ];
+
+fn is_page(route: &Route) -> bool {
+    let data = |no: &&str| route.path == *no || (no.ends_with('/') && route.path.starts_with(no));
+    route.method == "GET" && !NO_PAGES.iter().any(|no| data(&no))
+}
 
 /// How a page comes to be on the screen.
 enum Way {
@@ -77,7 +86,7 @@ impl Seen {
             return;
         }
         let path = browser.place().await;
-        let route = ROUTES.iter().find(|route| route.method == "GET" && fits(route.path, path.split('?').next().unwrap_or_default()));
+        let route = ROUTES.iter().find(|route| is_page(route) && fits(route.path, path.split('?').next().unwrap_or_default()));
         // An error page stands at any address, and is a page of its own.
         let page = if place.status == 200 || place.status == 422 { route.map(|route| route.path) } else { None };
         self.pages.insert(page.unwrap_or("error page"));
@@ -277,8 +286,7 @@ async fn every_page_in_every_state_and_look_is_accessible_and_fits() {
     normal(&mut seen, &browser).await;
     error(&mut seen, &browser).await;
 
-    let data = |path: &str| NO_PAGES.iter().any(|no| path == *no || (no.ends_with('/') && path.starts_with(no)));
-    let pages = ROUTES.iter().filter(|route| route.method == "GET" && !data(route.path)).map(|route| route.path);
+    let pages = ROUTES.iter().filter(|route| is_page(route)).map(|route| route.path);
     let missed: Vec<String> = pages.filter(|page| !seen.pages.contains(page)).map(|page| format!("{page} was not looked at")).collect();
     seen.faults.extend(missed);
     let places: usize = seen.states.values().sum();

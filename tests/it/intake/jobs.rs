@@ -75,7 +75,7 @@ on_both_stores! {
         until("70 are in", async || rig.count("orders.DLQ").await == 70).await;
         assert_eq!(status.view().connection, Connection::Connected);
         until("all is sampled", async || {
-            let latest = rig.store.latest_samples().await.expect("readable");
+            let latest = rig.store.latest_samples(None).await.expect("readable");
             latest.first().is_some_and(|(sample, _)| sample.uncollected == Some(0) && sample.depth == Some(70))
         })
         .await;
@@ -130,7 +130,7 @@ on_both_stores! {
         until("a look failed", async || samples(&rig).await > 0).await;
         rig.instance().discover().await;
         let latest_says = async |uncollected: i64| {
-            let latest = rig.store.latest_samples().await.expect("readable");
+            let latest = rig.store.latest_samples(None).await.expect("readable");
             latest.iter().any(|(newest, _)| newest.dlq_id == dlq.id && newest.uncollected == Some(uncollected))
         };
         until("it is sampled", async || latest_says(3).await).await;

@@ -110,7 +110,7 @@ impl Rig {
     /// What the counters say is quarantined: cheap enough to ask in a loop.
     pub async fn count(&self, topic: &str) -> i64 {
         let Some(dlq) = self.store.dlq("main", topic).await.expect("DLQs can be read") else { return 0 };
-        let counts = self.store.dlq_counts().await.expect("counters can be read");
+        let counts = self.store.dlq_counts(None).await.expect("counters can be read");
         counts.get(&dlq.id).map_or(0, |counts| counts.by_state.get(MessageState::Quarantined.as_str()).copied().unwrap_or(0))
     }
 

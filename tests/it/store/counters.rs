@@ -16,7 +16,7 @@ on_both_stores! {
         assert_eq!(store.fold_counters(100).await.unwrap(), 0);
         feed.take_in(&store, (0..30).map(|offset| at(offset, NOW + offset * 20_000)).collect()).await;
         other.take_in(&store, vec![at(0, NOW)]).await;
-        let counts = store.dlq_counts().await.unwrap();
+        let counts = store.dlq_counts(None).await.unwrap();
         let arrivals = store.arrivals(None, NOW, NOW + 60 * MINUTE, MINUTE).await.unwrap();
         let groups = store.groups(feed.id.dlq_id, i64::MAX, 10).await.unwrap();
         let halves = store.arrivals_by_half_hour(None, NOW).await.unwrap();
@@ -28,7 +28,9 @@ on_both_stores! {
         assert_eq!(counts[&other.id.dlq_id].depth(), 1);
         // One at a time, so that every mixture of folded and unfolded is read once.
         while store.fold_counters(1).await.unwrap() == 1 {
-            assert_eq!(store.dlq_counts().await.unwrap(), counts);
+            assert_eq!(store.dlq_counts(None).await.unwrap(), counts);
+            let own = store.dlq_counts(Some(feed.id.dlq_id)).await.unwrap();
+            assert_eq!((own.len(), &own[&feed.id.dlq_id]), (1, &counts[&feed.id.dlq_id]), "one alone");
             assert_eq!(store.arrivals(None, NOW, NOW + 60 * MINUTE, MINUTE).await.unwrap(), arrivals);
             assert_eq!(store.groups(feed.id.dlq_id, i64::MAX, 10).await.unwrap(), groups);
             assert_eq!(store.arrivals_by_half_hour(None, NOW).await.unwrap(), halves);
@@ -37,7 +39,7 @@ on_both_stores! {
         // More of the same counters, onto what is folded.
         feed.take_in(&store, (30..40).map(|offset| at(offset, NOW)).collect()).await;
         while store.fold_counters(3).await.unwrap() == 3 {}
-        assert_eq!(store.dlq_counts().await.unwrap()[&feed.id.dlq_id].depth(), 40);
+        assert_eq!(store.dlq_counts(None).await.unwrap()[&feed.id.dlq_id].depth(), 40);
         assert_eq!(store.check_counters(feed.id.dlq_id).await.unwrap(), []);
     }
 
@@ -64,7 +66,7 @@ on_both_stores! {
                 let mut depth = 0;
                 while !done.load(Ordering::SeqCst) {
                     store.fold_counters(7).await.expect("a fold");
-                    let counts = store.dlq_counts().await.expect("counts").remove(&dlq_id).unwrap_or_default();
+                    let counts = store.dlq_counts(None).await.expect("counts").remove(&dlq_id).unwrap_or_default();
                     // Whole batches only, and never fewer than before: no reader sees a delta twice or not at all.
                     assert_eq!(counts.depth() % EACH, 0);
                     assert!(counts.depth() >= depth);
@@ -76,7 +78,7 @@ on_both_stores! {
         done.store(true, Ordering::SeqCst);
         folders.join_all().await;
         while store.fold_counters(1_000).await.unwrap() > 0 {}
-        assert_eq!(store.dlq_counts().await.unwrap()[&dlq_id].depth(), i64::from(WRITERS) * ROUNDS * EACH);
+        assert_eq!(store.dlq_counts(None).await.unwrap()[&dlq_id].depth(), i64::from(WRITERS) * ROUNDS * EACH);
         assert_eq!(store.check_counters(dlq_id).await.unwrap(), []);
     }
 
@@ -130,14 +132,19 @@ on_both_stores! {
         messages[3].origin = origin(Some(0));
         feed.take_in(&store, messages).await;
         let id = feed.id.dlq_id;
-        assert_eq!(store.oldest_open().await.unwrap(), [(id, NOW - 5_000, Some(NOW - 90_000))]);
+        let mut other = Feed::open(&store, "mail.DLT", 0).await;
+        other.take_in(&store, vec![at(9, NOW - 99_000)]).await;
+        assert_eq!(store.oldest_open(Some(id)).await.unwrap(), [(id, NOW - 5_000, Some(NOW - 90_000))]);
+        assert_eq!(store.oldest_open(None).await.unwrap().len(), 2);
+        change(&store, "UPDATE messages SET state = 'archived' WHERE record_offset = 9").await;
+        assert_eq!(store.oldest_open(None).await.unwrap(), [(id, NOW - 5_000, Some(NOW - 90_000))]);
         change(&store, "UPDATE messages SET state = 'archived' WHERE record_offset IN (4, 5)").await;
         change(&store, "UPDATE messages SET state = 'idempotency_check' WHERE record_offset = 3").await;
-        assert_eq!(store.oldest_open().await.unwrap(), [(id, NOW - 3_000, Some(NOW - 50_000))]);
+        assert_eq!(store.oldest_open(None).await.unwrap(), [(id, NOW - 3_000, Some(NOW - 50_000))]);
         change(&store, "UPDATE messages SET state = 'replayed' WHERE record_offset IN (1, 2)").await;
-        assert_eq!(store.oldest_open().await.unwrap(), [(id, NOW - 3_000, None)]);
+        assert_eq!(store.oldest_open(None).await.unwrap(), [(id, NOW - 3_000, None)]);
         change(&store, "UPDATE messages SET state = 'replayed'").await;
-        assert_eq!(store.oldest_open().await.unwrap(), []);
+        assert_eq!(store.oldest_open(None).await.unwrap(), []);
     }
 
     async fn groups_come_with_their_counts_most_open_first(store: Store) {

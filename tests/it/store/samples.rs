@@ -46,7 +46,13 @@ on_both_stores! {
             (unseen(b, NOW + 1), Some(seen(b, NOW, 2))),
             (unseen(c, NOW + 1), None),
         ];
-        assert_eq!(store.latest_samples().await.unwrap(), expected);
+        assert_eq!(store.latest_samples(None).await.unwrap(), expected);
+        assert_eq!(store.latest_samples(Some(b)).await.unwrap(), expected[1..2]);
+        let mut depths = store.depths_at(None, NOW, NOW + 2).await.unwrap();
+        depths.sort_unstable();
+        assert_eq!(depths, [(a, 2), (b, 3)], "the first that knew it");
+        assert_eq!(store.depths_at(Some(b), NOW, NOW + 2).await.unwrap(), [(b, 3)]);
+        assert_eq!(store.depths_at(Some(c), NOW, NOW + 2).await.unwrap(), []);
         assert_eq!(store.samples(b, NOW, NOW + 2).await.unwrap(), [seen(b, NOW, 2), unseen(b, NOW + 1)]);
         assert_eq!(store.samples(b, NOW, NOW + 1).await.unwrap(), [seen(b, NOW, 2)]);
         // The same instant again replaces.

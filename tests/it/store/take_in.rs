@@ -174,7 +174,7 @@ on_both_stores! {
         ];
         assert_eq!(store.take_in(&batches, NOW).await.unwrap(), TakeIn::Moved(vec![lost.id, missing]));
         assert_eq!(all(&store, &MessageFilter::default()).await, []);
-        assert!(store.dlq_counts().await.unwrap().is_empty());
+        assert!(store.dlq_counts(None).await.unwrap().is_empty());
         let positions = store.positions(None).await.unwrap();
         assert!(positions.iter().all(|position| position.next_offset == 0));
 
@@ -196,7 +196,7 @@ on_both_stores! {
         // Half of it known, half of it new.
         assert_eq!(again.take_in(&store, messages(50..150)).await, 50);
         assert_eq!(all(&store, &MessageFilter::default()).await.len(), 150);
-        assert_eq!(store.dlq_counts().await.unwrap()[&feed.id.dlq_id].depth(), 150);
+        assert_eq!(store.dlq_counts(None).await.unwrap()[&feed.id.dlq_id].depth(), 150);
         assert_eq!(store.check_counters(feed.id.dlq_id).await.unwrap(), []);
     }
 
@@ -212,7 +212,7 @@ on_both_stores! {
         assert_eq!(feed.take_in(&store, vec![other, message(0, 9)]).await, 1);
         let newest = store.message_at("main", "orders.DLQ", 0, 8, None).await.unwrap().unwrap();
         assert_eq!(store.body(newest.id).await.unwrap().unwrap().value, Some(b"another".to_vec()));
-        assert_eq!(store.dlq_counts().await.unwrap()[&feed.id.dlq_id].depth(), 11);
+        assert_eq!(store.dlq_counts(None).await.unwrap()[&feed.id.dlq_id].depth(), 11);
         assert_eq!(store.check_counters(feed.id.dlq_id).await.unwrap(), []);
     }
 
@@ -251,7 +251,7 @@ on_both_stores! {
             });
         }
         let ids = tasks.join_all().await;
-        let depth = store.dlq_counts().await.unwrap()[&ids[0]].depth();
+        let depth = store.dlq_counts(None).await.unwrap()[&ids[0]].depth();
         assert_eq!(depth, i64::from(PARTITIONS) * ROUNDS * 50);
         assert_eq!(store.check_counters(ids[0]).await.unwrap(), []);
         let rows = all(&store, &MessageFilter::default()).await;

@@ -1,13 +1,14 @@
 //! A DLQ's page: charts with gaps, hot keys, what another partition count would move, failures by the hundred.
 
-use axum::http::StatusCode;
+use axum::body::Body;
+use axum::http::{Request, StatusCode, header};
 use lazaret::domain::readiness::Checks;
 use lazaret::domain::settings::{DlqSettings, TopicMatch};
 use lazaret::domain::template::KeyTemplate;
 use lazaret::store::positions::{Gap, GapKind, PartitionId};
 use lazaret::store::samples::PartitionSample;
 
-use super::house::{HOUR_MS, House, MINUTE_MS, NOW_MS, all, attributes, record, text_of};
+use super::house::{HOUR_MS, House, MINUTE_MS, NOW_MS, TOKEN, all, attributes, record, text_of};
 use crate::on_both_stores;
 
 const PATH: &str = "/dlqs/main/orders.DLQ";
@@ -203,6 +204,35 @@ on_both_stores! {
         assert!(masked.owner.is_none());
         assert!(all(&house.page("/dlqs/main/cards.DLQ").await, "#checks dd").contains(&"/card/number, /email".to_owned()));
         assert!(all(&page, "button, .btn").iter().all(|label| !label.contains("Replay")), "nothing that this version cannot do");
+    }
+
+    async fn what_keeps_itself_up_to_date_comes_without_the_rest(store: Store) {
+        let house = House::new(store).await;
+        house.take_in("payments.wallet.DLQ", vec![record("payments.wallet.DLQ", 0, NOW_MS, "{}", "x")]).await;
+        let path = "/dlqs/main/payments.wallet.DLQ";
+        let page = house.page(path).await;
+        let live = attributes(&page, "[hx-get]", "id");
+        assert_eq!(live, ["status", "dlq", "below"]);
+        assert_eq!(all(&page, "#heat, #tenants, .head .muted").len(), 3);
+        assert!(all(&page, "[hx-get] #heat, [hx-get] #tenants, [hx-get] .muted:not(.stat .muted, .pages .muted)").is_empty());
+        let request = Request::get(path).header(header::AUTHORIZATION, format!("Bearer {TOKEN}")).header("hx-request", "true");
+        let part = house.send(request.body(Body::empty()).unwrap()).await.page();
+        assert_eq!(attributes(&part, "[hx-get]", "id"), live);
+        for id in live {
+            assert_eq!(text_of(&part, &format!("#{id}")), text_of(&page, &format!("#{id}")));
+        }
+        assert_eq!(all(&part, "#heat, #tenants"), Vec::<String>::new(), "5,000 messages are not read for what is not shown");
+    }
+
+    async fn how_the_depth_changed_is_said_only_where_it_is_known(store: Store) {
+        let house = House::new(store).await;
+        let dlq = house.take_in("orders.DLQ", vec![record("orders.DLQ", 0, NOW_MS - 2 * HOUR_MS, "{}", "x")]).await;
+        house.sample(&dlq, HOUR_MS, None).await;
+        let depth = async || text_of(&house.page(PATH).await, ".stats .stat .meta");
+        house.sample(&dlq, 1_000, None).await;
+        assert_eq!(depth().await, "+1 in the last hour · 0 not read yet (est.)");
+        house.sample(&dlq, 500, Some("main: broker 3 does not answer")).await;
+        assert_eq!(depth().await, "stored · not read yet: not known", "what came meanwhile nobody knows");
     }
 
     async fn each_id_is_there_once(store: Store) {

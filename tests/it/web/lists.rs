@@ -196,6 +196,21 @@ on_both_stores! {
         assert_eq!(house.json("/api/v1/messages?key=customer-7").await["items"].as_array().unwrap().len(), 1);
     }
 
+    async fn an_owner_is_listed_by_the_name_it_has(store: Store) {
+        let mut house = House::new(store).await;
+        for (topic, owner) in [("a.DLQ", "team_a"), ("b.DLQ", "team\u{202e}b"), ("c.DLQ", "team_a")] {
+            let mut settings = DlqSettings::for_topics("main", TopicMatch::Names(vec![topic.to_owned()]));
+            settings.owner = Some(owner.to_owned());
+            house.options.dlqs.insert(0, settings);
+            house.dlq(topic).await;
+        }
+        for path in ["/", "/messages"] {
+            let page = house.page(path).await;
+            assert_eq!(all(&page, "select[name=owner] option:not([value=''])"), ["team_a", "team⟨U+202E⟩b"], "{path}");
+            assert_eq!(attributes(&page, "select[name=owner] option:not([value=''])", "value"), ["team_a", "team\u{202e}b"], "{path}");
+        }
+    }
+
     async fn the_overview_leads_to_the_worst_and_tells_how_depth_changed(store: Store) {
         let house = filled(store).await;
         let wallet = house.store.dlq("main", "payments.wallet.DLQ").await.unwrap().unwrap();

@@ -1,5 +1,6 @@
 //! The stream of hints: what is told, how often, and when it ends.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::{Body, BodyDataStream};
@@ -9,7 +10,7 @@ use lazaret::domain::access::{OwnerScope, Role};
 use lazaret::services::access::Access;
 use lazaret::store::Store;
 use lazaret::store::notify::Hint;
-use lazaret::web::pages::live::Pace;
+use lazaret::web::pages::live::{Pace, Places};
 use lazaret::web::{AppState, router};
 use tower::ServiceExt as _;
 
@@ -95,8 +96,28 @@ async fn what_is_taken_in_and_looked_at_is_told_by_name() {
     assert_eq!(house.get(&format!("/groups/{group}")).await.status, StatusCode::OK, "it is the id of the page");
     house.sample(&dlq, 0, None).await;
     assert_eq!(listener.hints(2).await, [own, "dlqs".to_owned()], "a look from outside changes no group");
-    house.store.changed(&[Hint::Group(9)]);
-    assert_eq!(listener.hints(1).await, ["group-9"], "what people say of a group is no change of its DLQ");
+}
+
+#[tokio::test]
+async fn what_people_decide_and_note_about_a_group_is_told() {
+    let (store, _folder) = sqlite().await;
+    let house = House::new(store).await;
+    let state = quick(&house);
+    let dlq = house.take_in(TOPIC, vec![record(TOPIC, 0, NOW_MS, "{}", "no route to host")]).await;
+    let id = house.json("/api/v1/messages?limit=1").await["items"][0]["group"].as_i64().unwrap();
+    house.access.add_user("olga", "correct horse battery", Role::Operator, OwnerScope::All).await.unwrap();
+    let cookie = format!("lazaret={}", house.access.sign_in("olga", "correct horse battery", None).await.unwrap().unwrap());
+    let (own, group) = (format!("dlq-{}", dlq.id), format!("group-{id}"));
+
+    let mut listener = Listener::open(&state, &seen(&state), bearer()).await;
+    let done = house.post(&format!("/groups/{id}/status"), "version=0&status=known&owner=wallet+team", &cookie).await;
+    assert_eq!(done.status, StatusCode::SEE_OTHER, "{}", done.text());
+    assert_eq!(listener.hints(3).await, [own, "dlqs".to_owned(), group.clone()], "the DLQ's page shows the status, too");
+    let done = house.post(&format!("/groups/{id}/notes"), "form_id=0123456789abcdef&note=asked+the+wallet+team", &cookie).await;
+    assert_eq!(done.status, StatusCode::SEE_OTHER, "{}", done.text());
+    assert_eq!(listener.hints(1).await, [group], "a note is no change of the DLQ");
+    house.sample(&dlq, 0, None).await;
+    assert_eq!(listener.hints(2).await, [format!("dlq-{}", dlq.id), "dlqs".to_owned()], "nor was there more of the note");
 }
 
 #[tokio::test]
@@ -165,14 +186,44 @@ async fn places_are_counted_and_given_back() {
     let (store, _folder) = sqlite().await;
     let house = House::new(store).await;
     let mut state = quick(&house);
-    state.live.places = std::sync::Arc::new(tokio::sync::Semaphore::new(1));
+    state.live.places = Arc::new(Places::new(1, 1));
     let first = Listener::open(&state, "/events", bearer()).await;
-    let request = || Request::get("/events").header(header::AUTHORIZATION, format!("Bearer {TOKEN}")).body(Body::empty()).unwrap();
-    let refused = answer(router(state.clone()), request()).await;
-    assert_eq!((refused.status, refused.header(header::RETRY_AFTER)), (StatusCode::SERVICE_UNAVAILABLE, "30"));
-    assert!(refused.text().contains("kept live"), "{}", refused.text());
+    let refused = refused(&state, bearer()).await;
+    assert!(refused.contains("viewer keeps 1 pages live already"), "{refused}");
     drop(first);
     Listener::open(&state, "/events", bearer()).await;
+}
+
+#[tokio::test]
+async fn nobody_takes_the_places_of_all_others() {
+    let (store, _folder) = sqlite().await;
+    let house = House::new(store).await;
+    house.access.add_user("ana", "correct horse battery", Role::Viewer, OwnerScope::All).await.unwrap();
+    let session = house.access.sign_in("ana", "correct horse battery", None).await.unwrap().unwrap();
+    let ana = || (header::COOKIE, format!("lazaret={session}"));
+    let state = quick(&house);
+    let mut hers = Vec::new();
+    for _ in 0..20 {
+        hers.push(Listener::open(&state, "/events", ana()).await);
+    }
+    assert!(refused(&state, ana()).await.contains("ana keeps 20 pages live already"));
+    let other = Listener::open(&state, "/events", bearer()).await;
+    drop(hers.pop());
+    hers.push(Listener::open(&state, "/events", ana()).await);
+
+    let mut state = quick(&house);
+    state.live.places = Arc::new(Places::new(2, 2));
+    let both = (Listener::open(&state, "/events", bearer()).await, Listener::open(&state, "/events", ana()).await);
+    assert!(refused(&state, ana()).await.contains("Too many pages are kept live"), "of all together");
+    drop((both, other));
+}
+
+/// What is said to a reader for whom there is no place.
+async fn refused(state: &AppState, who: (header::HeaderName, String)) -> String {
+    let request = Request::get("/events").header(who.0, who.1).body(Body::empty()).unwrap();
+    let refused = answer(router(state.clone()), request).await;
+    assert_eq!((refused.status, refused.header(header::RETRY_AFTER)), (StatusCode::SERVICE_UNAVAILABLE, "30"));
+    refused.text()
 }
 
 #[tokio::test]

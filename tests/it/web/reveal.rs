@@ -151,7 +151,7 @@ on_both_stores! {
         let path = format!("/messages/{}", id_at(&house, 0).await);
         for (name, on_page, refusal) in [
             ("vera", "Revealing what is masked needs the role operator.", "needs the role operator"),
-            ("otto", "Only an operator who acts on the DLQs of payments can reveal what is masked.", "otto does not act on the DLQs of payments"),
+            ("otto", "You cannot reveal what is masked: otto does not act on the DLQs of payments. An admin can change that.", "otto does not act on the DLQs of payments"),
         ] {
             let cookie = signed_in(&house, name).await;
             let page = page_as(&house, &cookie, &path).await.page();

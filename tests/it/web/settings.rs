@@ -123,6 +123,17 @@ on_both_stores! {
         assert_eq!(house.get("/settings?colour=red").await.status, StatusCode::BAD_REQUEST);
     }
 
+    async fn the_clusters_keep_themselves_up_to_date_without_the_rest(store: Store) {
+        let house = house(store).await;
+        house.take_in("payments.wallet.DLQ", vec![record("payments.wallet.DLQ", 0, NOW_MS, "{}", "no")]).await;
+        let admin = cookie(&house, "root", Role::Admin).await;
+        let page = ask(&house.state(), "GET", "/settings", &admin).await.page();
+        assert_eq!((attributes(&page, "[hx-get]", "id"), all(&page, "main > section").len()), (vec!["clusters".to_owned()], 4));
+        let request = Request::get("/settings").header(header::COOKIE, &admin).header("hx-request", "true");
+        let part = house.send(request.body(Body::empty()).unwrap()).await.page();
+        assert_eq!(all(&part, "main > section"), [text_of(&page, "#clusters")]);
+    }
+
     async fn two_hundred_dlqs_and_five_hundred_users_come_in_pages(store: Store) {
         let house = house(store).await;
         for n in 0..60 {

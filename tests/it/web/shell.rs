@@ -5,7 +5,7 @@ use axum::http::{Request, StatusCode, header};
 use lazaret::domain::access::{OwnerScope, Role};
 use scraper::Html;
 
-use super::house::{Answer, House, TOKEN, all, attributes, text_of};
+use super::house::{Answer, House, NOW_MS, TOKEN, all, attributes, record, text_of};
 use crate::support::sqlite;
 
 const HOST: &str = "127.0.0.1:8080";
@@ -82,6 +82,53 @@ async fn preferences_lead_back_to_a_page_of_ours_or_to_the_overview() {
     }
     let elsewhere = Request::post("/preferences").header(header::HOST, HOST).header("sec-fetch-site", "cross-site");
     assert_eq!(house.send(elsewhere.body(Body::from("theme=dark")).unwrap()).await.status, StatusCode::FORBIDDEN);
+}
+
+/// Behind a proxy the host that is asked for is not the one that the browser sees.
+#[tokio::test]
+async fn preferences_lead_back_to_the_page_behind_a_proxy() {
+    let (mut house, _folder) = house().await;
+    house.options.public_url = "https://lazaret.example.org".to_owned();
+    for (referer, goes) in [
+        ("https://lazaret.example.org/messages?state=archived", "/messages?state=archived"),
+        ("http://lazaret.example.org/messages", "/"),
+        ("https://evil.example/messages", "/"),
+    ] {
+        assert_eq!(prefer(&house, "theme=light", referer).await.header(header::LOCATION), goes, "{referer}");
+    }
+}
+
+/// The answer to a form that does not do is a page, and stands at the form's address.
+#[tokio::test]
+async fn from_the_answer_to_a_form_one_comes_back_to_its_page() {
+    let (house, _folder) = house().await;
+    house.access.add_user("olga", "correct horse battery", Role::Operator, OwnerScope::All).await.unwrap();
+    let cookie = format!("lazaret={}", house.access.sign_in("olga", "correct horse battery", None).await.unwrap().unwrap());
+    house.take_in("cards.DLQ", vec![record("cards.DLQ", 0, NOW_MS, r#"{"email":"ana@b.example"}"#, "no")]).await;
+    let message = house.json("/api/v1/messages?limit=1").await["items"][0].clone();
+    let (group, message) = (format!("/groups/{}", message["group"]), format!("/messages/{}", message["id"]));
+    for (form, page) in [
+        (format!("{group}/status"), &group),
+        (format!("{group}/notes"), &group),
+        (format!("{message}/reveal"), &message),
+        ("/settings/clusters/main/test".to_owned(), &"/settings#clusters".to_owned()),
+    ] {
+        // Without a session: signing in leads to the form's address again.
+        let unsent = Request::post(&form).header(header::HOST, HOST).header(header::REFERER, format!("http://{HOST}{form}"));
+        let unsent = house.send(unsent.header("sec-fetch-site", "same-origin").body(Body::empty()).unwrap()).await;
+        let again = format!("/sign-in?next={}&unsent=1", lazaret::api::query::encode(form.as_bytes()));
+        assert_eq!(unsent.header(header::LOCATION), again);
+        let back = prefer(&house, "theme=dark", &format!("http://{HOST}{form}")).await;
+        assert_eq!(back.header(header::LOCATION), form);
+        let there = house.get(&form).await;
+        assert_eq!((there.status, there.header(header::LOCATION)), (StatusCode::SEE_OTHER, page.as_str()), "{form}");
+        house.page(page.split('#').next().unwrap()).await;
+    }
+    for form in [format!("{group}/status"), format!("{group}/notes"), format!("{message}/reveal")] {
+        let typed = if form.ends_with("status") { "version=0&status=gone" } else { "form_id=0123456789abcdef&note=&reason=" };
+        let answer = house.post(&form, typed, &cookie).await;
+        assert_eq!((answer.status, all(&answer.page(), "#error").len()), (StatusCode::UNPROCESSABLE_ENTITY, 0), "a page at {form}");
+    }
 }
 
 #[tokio::test]
