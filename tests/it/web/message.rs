@@ -1,7 +1,7 @@
 //! The message page: what failed, what it is, where it came from, and what of it is not shown.
 
 use std::collections::BTreeMap;
-use std::time::Instant;
+use tokio::time::Instant;
 
 use axum::body::Body;
 use axum::http::{Request, header};
