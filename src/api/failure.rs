@@ -6,6 +6,7 @@ use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 
 use crate::services::access::AccessError;
+use crate::services::groups::CompareError;
 use crate::services::messages::MessagesError;
 use crate::store::StoreError;
 
@@ -84,6 +85,18 @@ impl From<AccessError> for Failure {
             AccessError::Store(error) => error.into(),
             AccessError::Machine(reason) => {
                 tracing::error!(reason, "access failed");
+                Failure::internal()
+            }
+        }
+    }
+}
+
+impl From<CompareError> for Failure {
+    fn from(error: CompareError) -> Failure {
+        match error {
+            CompareError::Store(error) => error.into(),
+            CompareError::Stopped(error) => {
+                tracing::error!(error = %error, "a failure could not be compared");
                 Failure::internal()
             }
         }

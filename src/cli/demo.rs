@@ -1,8 +1,9 @@
 //! `lazaret demo`.
 
+use super::Failure;
 use super::args::Demo;
+use super::serve::{self, Signals};
 use super::terminal::{self, Waiting};
-use super::{Failure, serve};
 use crate::app::demo::{Options, RunningDemo, run};
 use crate::domain::clock::Clock;
 use crate::telemetry;
@@ -12,11 +13,15 @@ pub async fn demo(options: Demo) -> Result<(), Failure> {
     telemetry::install_logs(telemetry::LogFormat::default(), terminal::above_what_moves);
     let waiting = Waiting::start("Making up four weeks of a shop's dead letters");
     let options = Options { listen: options.listen, data_dir: options.data_dir, api_token: options.api_token };
-    let started = run(options, Clock::system()).await;
+    let mut signals = Signals::wait_for()?;
+    let started = tokio::select! {
+        started = run(options, Clock::system()) => started.map_err(serve::failure),
+        () = signals.next() => Err(Failure::Failed("stopped before the start was over.".to_owned())),
+    };
     waiting.end();
-    let RunningDemo { running, banner, kafka } = started.map_err(serve::failure)?;
+    let RunningDemo { running, banner, kafka } = started?;
     println!("{banner}");
-    let outcome = serve::until_stopped(running).await;
+    let outcome = serve::until_stopped(running, signals).await;
     // Only now: what still asked the broker while it was ending would have waited for an answer until it was cut off.
     drop(kafka);
     outcome

@@ -1,6 +1,6 @@
 //! `lazaret serve`, and what `demo` shares with it: the wait for a signal.
 
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::args::Serve;
 use super::{Failure, source, terminal};
@@ -20,7 +20,11 @@ pub async fn serve(options: Serve) -> Result<(), Failure> {
         settings.listen = listen;
     }
     let read_only = settings.read_only;
-    let running = app::start(settings, Clock::system()).await.map_err(failure)?;
+    let mut signals = Signals::wait_for()?;
+    let running = tokio::select! {
+        running = app::start(settings, Clock::system()) => running.map_err(failure)?,
+        () = signals.next() => return Err(Failure::Failed("stopped before the start was over.".to_owned())),
+    };
     println!("Lazaret at {}/{}", running.url, if read_only { " (read-only)" } else { "" });
     if let Some(address) = running.metrics_address {
         println!("Metrics at http://{address}/metrics");
@@ -28,7 +32,7 @@ pub async fn serve(options: Serve) -> Result<(), Failure> {
     if let Some(link) = &running.setup_link {
         println!("There is no user yet. Set the admin's password here; the link works once, until the next start:\n  {link}");
     }
-    until_stopped(running).await
+    until_stopped(running, signals).await
 }
 
 /// What went wrong at the start, with the exit code it deserves.
@@ -37,27 +41,41 @@ pub fn failure(error: AppError) -> Failure {
     if error.is_configuration() { Failure::Usage(said) } else { Failure::Failed(said) }
 }
 
-/// Waits for SIGTERM or SIGINT, then ends everything in order. A second signal ends at once.
-pub async fn until_stopped(running: Running) -> Result<(), Failure> {
-    let no_signals = |error| Failure::Failed(format!("signals cannot be waited for: {error}"));
-    let mut terminate = signal(SignalKind::terminate()).map_err(no_signals)?;
-    let mut interrupt = signal(SignalKind::interrupt()).map_err(no_signals)?;
+/// SIGTERM and SIGINT, each of which says stop.
+pub struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+}
+
+impl Signals {
+    /// From here on the signals are ours. Called before anything is started: one that comes before would end the process where it stands.
+    pub fn wait_for() -> Result<Signals, Failure> {
+        let no_signals = |error| Failure::Failed(format!("signals cannot be waited for: {error}"));
+        let terminate = signal(SignalKind::terminate()).map_err(no_signals)?;
+        let interrupt = signal(SignalKind::interrupt()).map_err(no_signals)?;
+        Ok(Signals { terminate, interrupt })
+    }
+
+    /// The next of them.
+    pub async fn next(&mut self) {
+        tokio::select! {
+            _ = self.terminate.recv() => {}
+            _ = self.interrupt.recv() => {}
+        }
+    }
+}
+
+/// Waits for a signal, then ends everything in order. A second signal ends at once.
+pub async fn until_stopped(running: Running, mut signals: Signals) -> Result<(), Failure> {
     let clusters = running.clusters.clone();
     tokio::select! {
-        _ = terminate.recv() => {}
-        _ = interrupt.recv() => {}
-        () = terminal::first_backlog(&clusters) => {
-            tokio::select! {
-                _ = terminate.recv() => {}
-                _ = interrupt.recv() => {}
-            }
-        }
+        () = signals.next() => {}
+        () = terminal::first_backlog(&clusters) => signals.next().await,
     }
     eprintln!("Stopping: what was read is being stored.");
     let late = tokio::select! {
         late = running.shutdown() => late,
-        _ = terminate.recv() => return Err(Failure::Failed("told twice: stopped at once.".to_owned())),
-        _ = interrupt.recv() => return Err(Failure::Failed("told twice: stopped at once.".to_owned())),
+        () = signals.next() => return Err(Failure::Failed("told twice: stopped at once.".to_owned())),
     };
     if !late.is_empty() {
         eprintln!("Cut off after {} s, waiting for an answer: {}. Nothing is lost.", app::SHUTDOWN.as_secs(), late.join(", "));

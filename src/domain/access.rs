@@ -81,6 +81,7 @@ impl OwnerScope {
 /// Who is asking: a signed-in user or an API token.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Principal {
+    /// Of the user; of a token with "token" in front, so that neither is taken for the other.
     pub name: String,
     pub role: Role,
     pub owners: OwnerScope,

@@ -108,7 +108,7 @@ pub const NOT_SIGNED_IN: &str = "not signed in";
 /// Who does something, for the trail.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct By {
-    /// The user's or token's name; [`COMMAND_LINE`] for `lazaret user` and `lazaret token`.
+    /// The user's name, or "token" and the token's; [`COMMAND_LINE`] for `lazaret user` and `lazaret token`.
     pub actor: String,
     /// Of the request that does it, as pages and logs show it.
     pub request_id: Option<String>,
@@ -155,8 +155,31 @@ impl Event {
             #[serde(flatten)]
             event: &'a Event,
         }
-        let text = serde_json::to_string(&Versioned { v: VERSION, event: self }).expect("a struct of texts and JSON has a JSON form");
-        text.replace("\\u0000", "\u{2400}")
+        let text = |text: &String| pictured(text);
+        let event = Event {
+            at_ms: self.at_ms,
+            actor: pictured(&self.actor),
+            action: self.action,
+            subject: pictured(&self.subject),
+            reason: self.reason.as_ref().map(text),
+            before: self.before.clone().map(pictured_in),
+            after: self.after.clone().map(pictured_in),
+            request_id: self.request_id.as_ref().map(text),
+        };
+        serde_json::to_string(&Versioned { v: VERSION, event: &event }).expect("a struct of texts and JSON has a JSON form")
+    }
+}
+
+fn pictured(text: &str) -> String {
+    text.replace('\0', "\u{2400}")
+}
+
+fn pictured_in(value: Value) -> Value {
+    match value {
+        Value::String(text) => Value::String(pictured(&text)),
+        Value::Array(values) => values.into_iter().map(pictured_in).collect(),
+        Value::Object(fields) => fields.into_iter().map(|(name, value)| (pictured(&name), pictured_in(value))).collect(),
+        other => other,
     }
 }
 
@@ -215,6 +238,21 @@ mod tests {
             text,
             "{\"v\":1,\"at_ms\":5,\"actor\":\"ana\",\"action\":\"revealed\",\"subject\":\"message 42\",\"reason\":\"ticket\u{2400} PAY-1\"}"
         );
+    }
+
+    #[test]
+    fn nul_typed_as_an_escape_stays_as_it_was_typed_and_the_text_is_json() {
+        let typed = "a\\u0000b\\\\u0000c\0d";
+        let mut event = Event::new(5, &By { actor: typed.to_owned(), request_id: Some(typed.to_owned()) }, Action::SignInFailed, typed);
+        event.reason = Some(typed.to_owned());
+        event.before = Some(serde_json::json!({ typed: [typed, 1, null] }));
+        event.after = Some(serde_json::json!(typed));
+        let read: Value = serde_json::from_str(&event.text()).expect("JSON");
+        let kept = "a\\u0000b\\\\u0000c\u{2400}d";
+        for part in [&read["actor"], &read["subject"], &read["reason"], &read["request_id"], &read["before"][kept][0], &read["after"]] {
+            assert_eq!(part, kept);
+        }
+        assert!(!event.text().contains('\0'));
     }
 
     #[test]

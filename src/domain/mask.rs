@@ -59,6 +59,12 @@ impl MaskedValues {
         }
     }
 
+    /// As [`MaskedValues::hide`], for the name of a class, a stage or a group. Where the values are not known, what reads as a name stays.
+    pub fn hide_name<'t>(&self, name: &'t str) -> Cow<'t, str> {
+        let is_name = name.chars().all(|c| c.is_alphanumeric() || matches!(c, '.' | '_' | '$' | '-' | ':'));
+        if *self == MaskedValues::Anything && is_name { Cow::Borrowed(name) } else { self.hide(name) }
+    }
+
     /// As [`MaskedValues::hide`], for bytes. Where they are no text they stay as they are, unless a value stands in them.
     pub fn hide_bytes(&self, bytes: &[u8]) -> Vec<u8> {
         if let Ok(text) = std::str::from_utf8(bytes) {
@@ -182,6 +188,22 @@ mod tests {
             assert_eq!(hides_key(value.map(str::as_bytes), &mask, key.as_bytes()), hidden, "{value:?} {key}");
             assert!(!hides_key(value.map(str::as_bytes), &[], key.as_bytes()), "nothing is masked");
         }
+    }
+
+    #[test]
+    fn where_nobody_knows_what_is_hidden_names_stay_and_other_texts_do_not() {
+        for (name, shown) in [
+            ("java.net.SocketTimeoutException", "java.net.SocketTimeoutException"),
+            ("com.acme.A$B", "com.acme.A$B"),
+            ("std::io::Error", "std::io::Error"),
+            ("payments-7", "payments-7"),
+            ("ana@b.example", "<email>"),
+        ] {
+            assert_eq!(MaskedValues::Anything.hide_name(name), shown);
+            assert_eq!(MaskedValues::Nothing.hide_name(name), name);
+        }
+        let known = MaskedValues::of(Some(br#"{"id":"payments"}"#), &["/id".to_owned()]);
+        assert_eq!(known.hide_name("payments-7"), "•••-7");
     }
 
     #[test]

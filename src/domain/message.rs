@@ -136,10 +136,15 @@ impl NewMessage {
 /// Never fails: what cannot be read is unknown, and the record itself is kept whole.
 pub fn quarantine(record: Record, settings: &DlqSettings, rules: &[ClassRule], now_ms: i64) -> NewMessage {
     let mut reading = read(&record, &settings.dialect, settings.consumer_group.as_deref());
-    let (class, class_reason) = classify(rules, &reading, &record);
+    let (class, mut class_reason) = classify(rules, &reading, &record);
     // After the rules, which may ask for what is masked; before anything is stored to be shown and searched.
-    if let Some(said) = reading.exception_message.as_mut().filter(|_| !settings.mask.is_empty()) {
-        *said = MaskedValues::of(record.value.as_deref(), &settings.mask).hide(said).into_owned();
+    if !settings.mask.is_empty() {
+        let hidden = MaskedValues::of(record.value.as_deref(), &settings.mask);
+        hide_in_reading(&hidden, &mut reading);
+        // It names what decided: a stage or a class.
+        if matches!(hidden, MaskedValues::Known(_)) {
+            class_reason = hidden.hide(&class_reason).into_owned();
+        }
     }
     let group = group(&record, settings, &reading, class);
     let (dead_lettered_at_ms, timestamp_suspect) = dead_lettered_at(reading.dead_lettered_at, record.timestamp_ms, now_ms);
@@ -168,6 +173,17 @@ pub fn quarantine(record: Record, settings: &DlqSettings, rules: &[ClassRule], n
         timestamp_suspect,
         first_seen_at_ms: now_ms,
         record,
+    }
+}
+
+/// Hides what masked fields hold in all that a reading says but its origin, which a replay needs exact.
+pub fn hide_in_reading(hidden: &MaskedValues, reading: &mut Reading) {
+    for text in [&mut reading.exception_message, &mut reading.stacktrace].into_iter().flatten() {
+        *text = hidden.hide(text).into_owned();
+    }
+    let names = [&mut reading.exception_class, &mut reading.cause_class, &mut reading.stage, &mut reading.consumer_group];
+    for name in names.into_iter().flatten() {
+        *name = hidden.hide_name(name).into_owned();
     }
 }
 
@@ -322,6 +338,27 @@ mod tests {
         let message = quarantine(record.clone(), &settings, &[], NOW);
         assert_eq!(message.exception_message.as_deref(), Some("no account ••• here"));
         assert_eq!(message.group.normalised_text, "no account ••• here");
+        assert_eq!(message.record, record, "the record itself stays exact");
+    }
+
+    #[test]
+    fn names_are_stored_without_what_they_quote_of_a_masked_field() {
+        let mut settings = settings();
+        settings.mask = vec!["/id".to_owned()];
+        let trace = b"com.acme.E: x\n\tat com.acme.A.handle_SECRET-77(A.java:3)\nCaused by: com.acme.No_SECRET-77: y\n\t... 3 more";
+        let headers: [(&str, &[u8]); 4] = [
+            ("kafka_dlt-exception-fqcn", b"com.acme.Missing_SECRET-77"),
+            ("kafka_dlt-original-consumer-group", b"group-SECRET-77"),
+            ("kafka_dlt-exception-stacktrace", trace),
+            ("kafka_dlt-exception-cause-fqcn", b"SECRET-77"),
+        ];
+        let mut record = record(&headers, None);
+        record.value = Some(b"{\"id\":\"SECRET-77\"}".to_vec());
+        let message = quarantine(record.clone(), &settings, &[], NOW);
+        let stored = NewMessage { record: Record { headers: Vec::new(), value: None, ..message.record.clone() }, ..message.clone() };
+        assert!(!format!("{stored:?}").contains("SECRET"), "{stored:?}");
+        assert_eq!(message.exception_class.as_deref(), Some("com.acme.Missing_•••"));
+        assert_eq!(message.consumer_group.as_deref(), Some("group-•••"));
         assert_eq!(message.record, record, "the record itself stays exact");
     }
 

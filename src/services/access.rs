@@ -142,28 +142,32 @@ impl Access {
     /// Checks name and password (in equal time whether the name exists or not) and starts a session. None: wrong. Some: the cookie's value.
     /// Either goes into the trail: limit how often this is asked.
     pub async fn sign_in(&self, name: &str, password: &str, request_id: Option<&str>) -> Result<Option<String>, AccessError> {
-        match self.recognise(name, password).await? {
-            Ok(user) => {
-                let mut tx = self.store.begin().await?;
-                let cookie = self.start_session(&mut tx, user.id).await?;
-                audit::append(&mut tx, &self.event(&by(&user.name, request_id), Action::SignedIn, user_subject(&user.name))).await?;
-                tx.commit().await?;
-                Ok(Some(cookie))
+        let mut tx;
+        let why = match self.recognise(name, password).await? {
+            Ok((user, hash)) => {
+                tx = self.store.begin().await?;
+                if let Some(cookie) = self.start_session(&mut tx, user.id, &hash).await? {
+                    audit::append(&mut tx, &self.event(&by(&user.name, request_id), Action::SignedIn, user_subject(&user.name))).await?;
+                    tx.commit().await?;
+                    return Ok(Some(cookie));
+                }
+                "password changed or user disabled meanwhile"
             }
             Err(why) => {
-                let typed: String = name.trim().chars().take(MAX_NAME_CHARS).collect();
-                let mut event = self.event(&by(NOT_SIGNED_IN, request_id), Action::SignInFailed, user_subject(&typed));
-                event.reason = Some(why.to_owned());
-                let mut tx = self.store.begin().await?;
-                audit::append(&mut tx, &event).await?;
-                tx.commit().await?;
-                Ok(None)
+                tx = self.store.begin().await?;
+                why
             }
-        }
+        };
+        let typed: String = name.trim().chars().take(MAX_NAME_CHARS).collect();
+        let mut event = self.event(&by(NOT_SIGNED_IN, request_id), Action::SignInFailed, user_subject(&typed));
+        event.reason = Some(why.to_owned());
+        audit::append(&mut tx, &event).await?;
+        tx.commit().await?;
+        Ok(None)
     }
 
-    /// Whose name and password these are, or why nobody's.
-    async fn recognise(&self, name: &str, password: &str) -> Result<Result<User, &'static str>, AccessError> {
+    /// Whose name and password these are, with the hash that was verified, or why nobody's.
+    async fn recognise(&self, name: &str, password: &str) -> Result<Result<(User, String), &'static str>, AccessError> {
         if password.len() > MAX_PASSWORD_BYTES {
             return Ok(Err("wrong password"));
         }
@@ -173,16 +177,18 @@ impl Access {
         Ok(match found {
             None => Err("no such user"),
             Some((user, _)) if user.disabled => Err("disabled"),
-            Some((user, _)) if right => Ok(user),
+            Some(found) if right => Ok(found),
             Some(_) => Err("wrong password"),
         })
     }
 
-    async fn start_session(&self, tx: &mut Tx, user_id: i64) -> Result<String, AccessError> {
+    /// None: this is no longer the user's password, or the user was disabled.
+    async fn start_session(&self, tx: &mut Tx, user_id: i64, password_hash: &str) -> Result<Option<String>, AccessError> {
         let cookie = random_text()?;
         let now = self.clock.now_ms();
-        users::add_session(tx, &hash_of(&cookie), user_id, now, now + self.session_hours * HOUR_MS).await?;
-        Ok(cookie)
+        let expires = now + self.session_hours * HOUR_MS;
+        let started = users::add_session(tx, &hash_of(&cookie), (user_id, password_hash), now, expires).await?;
+        Ok(started.then_some(cookie))
     }
 
     /// Who a session cookie belongs to, if it still holds.
@@ -241,7 +247,7 @@ impl Access {
     /// Who a bearer token belongs to.
     pub async fn token(&self, secret: &str) -> Result<Option<Principal>, AccessError> {
         let token = self.store.token_by_hash(&hash_of(secret), self.clock.now_ms()).await?;
-        Ok(token.map(|token| Principal { name: token.name, role: token.role, owners: token.owners }))
+        Ok(token.map(|token| Principal { name: token_subject(&token.name), role: token.role, owners: token.owners }))
     }
 
     /// A new one-time secret for `/setup`, if there is no user yet. It replaces the one before it.
@@ -276,7 +282,7 @@ impl Access {
             return Ok(None);
         }
         let user = self.add_to(&mut tx, name, &hash, Role::Admin, &OwnerScope::All).await?;
-        let cookie = self.start_session(&mut tx, user).await?;
+        let Some(cookie) = self.start_session(&mut tx, user, &hash).await? else { return Ok(None) };
         let by = by(name, request_id);
         let mut added = self.user_added(&by, name, Role::Admin, &OwnerScope::All);
         added.reason = Some("first admin, by the set-up link".to_owned());
@@ -325,6 +331,9 @@ fn usable_name(name: &str) -> Result<&str, AccessError> {
     if [COMMAND_LINE, NOT_SIGNED_IN].contains(&look_of_name(name).as_str()) {
         return Err(AccessError::Refused(format!("the trail uses {name:?} for others: choose another name")));
     }
+    if look_of_name(name).split_once(char::is_whitespace).is_some_and(|(first, _)| first == "token") {
+        return Err(AccessError::Refused(format!("the trail calls tokens \"token NAME\": choose another name than {name:?}")));
+    }
     let length = name.chars().count();
     if (1..=MAX_NAME_CHARS).contains(&length) && !name.chars().any(|c| c.is_control() || deceives(c)) {
         return Ok(name);
@@ -341,6 +350,7 @@ fn user_subject(name: &str) -> String {
     format!("user {name}")
 }
 
+/// A token in the trail, as who acts and as what is acted on.
 fn token_subject(name: &str) -> String {
     format!("token {name}")
 }
@@ -393,10 +403,23 @@ mod tests {
 
     #[test]
     fn names_and_passwords_that_do_not_do_are_refused_with_a_reason() {
-        for bad in ["", "   ", "Command Line", "not signed in", "a\u{7}b", "an\u{200b}a", "\u{202e}ana", &"x".repeat(65)] {
+        for bad in [
+            "",
+            "   ",
+            "Command Line",
+            "not signed in",
+            "token ana",
+            "Token\u{2003}ana",
+            "\u{ff34}oken ana",
+            "a\u{7}b",
+            "an\u{200b}a",
+            "\u{202e}ana",
+            &"x".repeat(65),
+        ] {
             assert!(usable_name(bad).is_err(), "{bad:?}");
         }
         assert_eq!(usable_name(" ana ").unwrap(), "ana");
+        assert_eq!(usable_name("tokens r us").unwrap(), "tokens r us");
         assert!(check_password("elevenchars").unwrap_err().to_string().contains("12 characters"));
         assert!(check_password("zwölf Zeichen").is_ok());
         assert!(check_password(&"x".repeat(2_000)).is_err());

@@ -15,7 +15,7 @@ pub struct Exports {
 
 impl Exports {
     /// Notes in the trail that `by` takes `subject` away, before the first byte of it goes. How many rows that will be is not known yet.
-    /// `query` is the query string that chose them. Returns when that was, ms.
+    /// `query` is the query string that chose them, without what was searched for. Returns when that was, ms.
     ///
     /// # Errors
     /// The database could not be asked: then nothing may go.

@@ -23,12 +23,22 @@ pub const COMPARED: usize = 500;
 /// The others are looked for among so many pages of [`COMPARED`] of the newest of the DLQ: where one group is nearly all of it, looking on for
 /// others would read the whole table.
 const PAGES: usize = 4;
-/// Headers of a message are left out of the comparison where they are more bytes than this, packed.
-const HEADERS_LIMIT: i64 = 64 * 1024;
+/// Headers of a message are left out of the comparison where they are more bytes than this, packed: a thousand messages are compared at once.
+const HEADERS_LIMIT: i64 = 4 * 1024;
 /// Keys and header values longer than this many bytes are documents, not something that messages share.
 const VALUE_LIMIT: usize = 200;
 /// More headers of one message than this are not compared.
 const HEADERS_COMPARED: usize = 100;
+
+/// Why a group could not be compared.
+#[derive(Debug, thiserror::Error)]
+pub enum CompareError {
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The thread that read the headers was lost.
+    #[error("a failure could not be compared: {0}")]
+    Stopped(#[from] tokio::task::JoinError),
+}
 
 /// Groups over the store.
 #[derive(Debug, Clone)]
@@ -131,12 +141,12 @@ impl Groups {
     ///
     /// # Errors
     /// The database could not be asked.
-    pub async fn compare(&self, group: &Group, newest: &[MessageRow]) -> Result<Comparison, StoreError> {
+    pub async fn compare(&self, group: &Group, newest: Arc<[MessageRow]>) -> Result<Comparison, CompareError> {
         let settings = settings_for(&self.dlqs, &group.cluster, &group.topic);
         let masked = settings.is_some_and(|settings| !settings.mask.is_empty());
-        let rest = self.rest_of_dlq(group).await?;
+        let rest: Arc<[MessageRow]> = self.rest_of_dlq(group).await?.into();
         let here = self.traits(newest, settings, masked).await?;
-        let elsewhere = self.traits(&rest, settings, masked).await?;
+        let elsewhere = self.traits(rest, settings, masked).await?;
         Ok(Comparison { here: here.len(), elsewhere: elsewhere.len(), contrasts: contrasts(&here, &elsewhere), masked })
     }
 
@@ -155,11 +165,18 @@ impl Groups {
         Ok(rest)
     }
 
-    async fn traits(&self, rows: &[MessageRow], settings: Option<&DlqSettings>, masked: bool) -> Result<Vec<BTreeSet<Trait>>, StoreError> {
+    /// What each message has. Headers of a thousand messages take a while to read, so not on the async threads.
+    async fn traits(
+        &self,
+        rows: Arc<[MessageRow]>,
+        settings: Option<&DlqSettings>,
+        masked: bool,
+    ) -> Result<Vec<BTreeSet<Trait>>, CompareError> {
         let ids: Vec<i64> = rows.iter().map(|row| row.id).collect();
         let mut headers = self.store.headers_of(&ids, HEADERS_LIMIT).await?;
-        let choice = settings.map_or(&DialectChoice::Auto, |settings| &settings.dialect);
-        Ok(rows.iter().map(|row| traits_of(row, headers.remove(&row.id).unwrap_or_default(), choice, masked)).collect())
+        let choice = settings.map_or(DialectChoice::Auto, |settings| settings.dialect.clone());
+        let all = move || rows.iter().map(|row| traits_of(row, headers.remove(&row.id).unwrap_or_default(), &choice, masked)).collect();
+        Ok(tokio::task::spawn_blocking(all).await?)
     }
 }
 

@@ -5,6 +5,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use crate::domain::mask::MASK;
 use crate::domain::partition::{Moves, moves};
 use crate::domain::settings::{DlqSettings, Partitioner, settings_for};
 use crate::store::dlqs::Dlq;
@@ -35,10 +36,14 @@ pub struct HeatView {
     pub distinct_keys: usize,
     /// Messages whose record has a null key.
     pub without_key: usize,
+    /// Messages whose key must not be shown: which keys those are, and how many, is not told.
+    pub masked_key: usize,
     pub tenants: Vec<Hot<String>>,
     pub distinct_tenants: usize,
     /// Messages in which the configured place holds no tenant.
     pub without_tenant: usize,
+    /// Messages whose tenant must not be shown.
+    pub masked_tenant: usize,
     /// Header conventions, the most frequent first.
     pub dialects: Vec<Hot<String>>,
     /// Whole keys, hottest first, to be hashed; those longer than [`KEY_READ`] bytes are missing.
@@ -79,22 +84,24 @@ impl HeatView {
         // Keys that are cut are told apart by their hash.
         let mut keys: HashMap<(Vec<u8>, i64), usize> = HashMap::new();
         let (mut tenants, mut dialects) = (HashMap::new(), HashMap::new());
+        let (mut without_key, mut masked_key, mut without_tenant, mut masked_tenant) = (0, 0, 0, 0);
         for message in messages {
-            if let (Some(key), Some(hash)) = (message.key, message.key_hash) {
-                *keys.entry((key, hash)).or_default() += 1;
+            match (message.key, message.key_hash) {
+                (Some(key), Some(hash)) => *keys.entry((key, hash)).or_default() += 1,
+                (Some(_), None) => masked_key += 1,
+                (None, _) => without_key += 1,
             }
-            if let Some(tenant) = message.tenant {
-                *tenants.entry(tenant).or_default() += 1;
+            match message.tenant {
+                Some(tenant) if tenant == MASK => masked_tenant += 1,
+                Some(tenant) => *tenants.entry(tenant).or_default() += 1,
+                None => without_tenant += 1,
             }
             *dialects.entry(message.dialect).or_default() += 1;
         }
         let (mut keys, tenants, dialects) = (hottest(keys), hottest(tenants), hottest(dialects));
         let most = usize::try_from(KEY_READ).unwrap_or(usize::MAX);
         let whole = keys.iter().filter(|hot| hot.what.0.len() <= most).map(|hot| hot.what.0.clone()).collect();
-        let sum = |counts: &mut dyn Iterator<Item = usize>| looked_at - counts.sum::<usize>();
         let (distinct_keys, distinct_tenants) = (keys.len(), tenants.len());
-        let without_key = sum(&mut keys.iter().map(|hot| hot.count));
-        let without_tenant = sum(&mut tenants.iter().map(|hot| hot.count));
         keys.truncate(HOTTEST);
         let key = |Hot { what: (mut bytes, _), count }: Hot<(Vec<u8>, i64)>| {
             let cut = bytes.len() > most;
@@ -106,9 +113,11 @@ impl HeatView {
             keys: keys.into_iter().map(key).collect(),
             distinct_keys,
             without_key,
+            masked_key,
             tenants: tenants.into_iter().take(HOTTEST).collect(),
             distinct_tenants,
             without_tenant,
+            masked_tenant,
             dialects,
             whole,
             partitioner,
@@ -166,6 +175,16 @@ mod tests {
         assert_eq!((heat.looked_at, heat.distinct_keys, heat.without_key), (5, 3, 1), "an empty key is one, a null key is none");
         assert_eq!((heat.distinct_tenants, heat.without_tenant), (1, 3));
         assert_eq!(heat.moves(6, 8).keys, 3);
+    }
+
+    #[test]
+    fn what_is_masked_is_neither_hot_nor_missing() {
+        let masked = OpenKey { key_hash: None, ..message(Some(b"secret"), 0, Some(MASK)) };
+        let heat =
+            HeatView::of(vec![masked.clone(), masked, message(Some(b"a"), 1, None), message(None, 0, None)], Partitioner::Murmur2Random);
+        assert_eq!((heat.distinct_keys, heat.masked_key, heat.without_key), (1, 2, 1));
+        assert_eq!((heat.distinct_tenants, heat.masked_tenant, heat.without_tenant), (0, 2, 2));
+        assert_eq!(heat.moves(6, 8).keys, 1);
     }
 
     #[test]

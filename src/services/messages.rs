@@ -11,6 +11,7 @@ use crate::domain::audit::{Action, By, Event};
 use crate::domain::dialect::{self, FieldReading, Reading};
 use crate::domain::json;
 use crate::domain::mask::{MaskedValues, masked};
+use crate::domain::message::hide_in_reading;
 use crate::domain::record::{Header, Record};
 use crate::domain::settings::{DialectChoice, DlqSettings, settings_for};
 use crate::store::groups::Group;
@@ -166,7 +167,7 @@ impl Messages {
 }
 
 fn shown(mut row: MessageRow, body: Option<Body>, mut group: Option<Group>, settings: Option<&DlqSettings>) -> MessageView {
-    let Some(Body { value, mut headers, .. }) = body else {
+    let Some(Body { key, value, mut headers, .. }) = body else {
         return MessageView { row, value: ShownValue::Purged, headers: Vec::new(), reading: None, fields: Vec::new(), group };
     };
     let mask = settings.map_or(&[][..], |settings| &settings.mask);
@@ -177,7 +178,7 @@ fn shown(mut row: MessageRow, body: Option<Body>, mut group: Option<Group>, sett
         partition: row.partition,
         offset: row.offset,
         timestamp_ms: row.record_at_ms,
-        key: row.key.clone(),
+        key,
         value,
         headers,
     };
@@ -216,26 +217,33 @@ fn hide_in_headers(hidden: &MaskedValues, headers: &mut [Header], fields: &mut [
 
 /// Hides in all other texts what masked fields hold. What was stored before its DLQ was masked holds it as it came.
 fn hide_in_texts(hidden: &MaskedValues, row: &mut MessageRow, reading: Option<&mut Reading>, group: Option<&mut Group>) {
-    let mut texts: Vec<&mut String> = Vec::new();
-    texts.extend(row.exception_message.as_mut());
-    let mut known: Vec<&mut String> = vec![];
-    known.extend(
-        [&mut row.exception_class, &mut row.business_key, &mut row.tenant, &mut row.consumer_group, &mut row.reason].into_iter().flatten(),
-    );
-    if let Some(reading) = reading {
-        texts.extend([&mut reading.exception_message, &mut reading.stacktrace].into_iter().flatten());
-        known.extend([&mut reading.exception_class, &mut reading.cause_class, &mut reading.stage].into_iter().flatten());
+    if let Some(said) = row.exception_message.as_mut() {
+        *said = hidden.hide(said).into_owned();
     }
+    if let Some(reading) = reading {
+        hide_in_reading(hidden, reading);
+    }
+    let mut names: Vec<&mut String> = Vec::new();
+    names.extend([&mut row.exception_class, &mut row.consumer_group].into_iter().flatten());
+    let mut known: Vec<&mut String> = vec![&mut row.class_reason];
+    known.extend([&mut row.business_key, &mut row.tenant, &mut row.reason].into_iter().flatten());
     if let Some(group) = group {
         known.push(&mut group.normalised_text);
-        known.extend([&mut group.exception_class, &mut group.top_frame, &mut group.consumer_group].into_iter().flatten());
+        known.extend(group.top_frame.as_mut());
+        names.extend([&mut group.exception_class, &mut group.consumer_group].into_iter().flatten());
+    }
+    for name in names {
+        *name = hidden.hide_name(name).into_owned();
     }
     if matches!(hidden, MaskedValues::Known(_)) {
-        texts.append(&mut known);
-        row.key = row.key.take().map(|key| hidden.hide_bytes(&key));
-    }
-    for text in texts {
-        *text = hidden.hide(text).into_owned();
+        for text in known {
+            *text = hidden.hide(text).into_owned();
+        }
+        if let Some(key) = &mut row.key {
+            let shown = hidden.hide_bytes(key);
+            row.key_masked |= shown != *key;
+            *key = shown;
+        }
     }
 }
 

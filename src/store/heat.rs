@@ -10,7 +10,7 @@ pub const KEY_READ: i64 = 1_024;
 /// What is read of one open message.
 #[derive(Debug, Clone, PartialEq, Eq, sqlx::FromRow)]
 pub struct OpenKey {
-    /// None: the record has a null key.
+    /// None: the record has a null key, or one that must not be shown.
     pub key_hash: Option<i64>,
     /// The first [`KEY_READ`] bytes, and one more where there are more.
     pub key: Option<Vec<u8>>,

@@ -66,6 +66,8 @@ pub struct MessageRow {
     pub first_seen_at_ms: i64,
     /// The record key's bytes; None is a null key, [`MASK`] one that must not be shown.
     pub key: Option<Vec<u8>>,
+    /// `key` is not the record's: that one repeats a masked field, or may.
+    pub key_masked: bool,
     /// Bytes of key, value and headers.
     pub size: i64,
 }
@@ -73,6 +75,7 @@ pub struct MessageRow {
 /// The exact bytes of a message. None from [`Store::body`] when they were purged.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Body {
+    pub key: Option<Vec<u8>>,
     pub value: Option<Vec<u8>>,
     pub headers: Vec<Header>,
     pub hash: Vec<u8>,
@@ -158,6 +161,7 @@ pub(super) struct RawMessage {
 
 #[derive(sqlx::FromRow)]
 struct RawBody {
+    record_key: Option<Vec<u8>>,
     value: Option<Vec<u8>>,
     headers: Vec<u8>,
     body_hash: Vec<u8>,
@@ -198,6 +202,7 @@ impl TryFrom<RawMessage> for MessageRow {
             dead_lettered_at_ms: raw.dead_lettered_at_ms,
             timestamp_suspect: raw.timestamp_suspect,
             first_seen_at_ms: raw.first_seen_at_ms,
+            key_masked: raw.key_masked,
             key: if raw.key_masked { Some(MASK.into()) } else { raw.record_key },
             size: raw.size,
         })
@@ -263,12 +268,11 @@ impl Store {
 
     /// The exact bytes of a message; None if they were purged or there is no such message.
     pub async fn body(&self, message_id: i64) -> Result<Option<Body>, StoreError> {
-        const SQL: &str =
-            "SELECT b.value, b.headers, m.body_hash FROM bodies b JOIN messages m ON m.id = b.message_id WHERE b.message_id = $1";
+        const SQL: &str = "SELECT m.record_key, b.value, b.headers, m.body_hash FROM bodies b JOIN messages m ON m.id = b.message_id WHERE b.message_id = $1";
         let raw = read!(self, |pool| { sqlx::query_as::<Db, RawBody>(SQL).bind(message_id).fetch_optional(pool).await? })?;
         raw.map(|raw| {
             let headers = unpack_headers(&raw.headers).map_err(|error| StoreError::unreadable("headers", &error.to_string()))?;
-            Ok(Body { value: raw.value, headers, hash: raw.body_hash })
+            Ok(Body { key: raw.record_key, value: raw.value, headers, hash: raw.body_hash })
         })
         .transpose()
     }

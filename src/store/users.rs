@@ -131,12 +131,25 @@ pub async fn enable(tx: &mut Tx, name: &str) -> Result<Option<String>, StoreErro
     in_tx!(tx, |connection| { sqlx::query_scalar::<Db, String>(SQL).bind(folded_name(name)).fetch_optional(&mut *connection).await? })
 }
 
-/// Starts a session. `token_hash` is SHA-256 of the cookie's value.
-pub async fn add_session(tx: &mut Tx, token_hash: &[u8], user_id: i64, now_ms: i64, expires_at_ms: i64) -> Result<(), StoreError> {
+/// Starts a session of a user whose password was verified against this hash, unless it was changed or the user disabled since: then false.
+/// `token_hash` is SHA-256 of the cookie's value.
+pub async fn add_session(
+    tx: &mut Tx,
+    token_hash: &[u8],
+    (user_id, password_hash): (i64, &str),
+    now_ms: i64,
+    expires_at_ms: i64,
+) -> Result<bool, StoreError> {
+    // The user's row is written, so that who changes the password at this moment waits and then ends this session too.
+    const STILL: &str = "UPDATE users SET password_hash = password_hash WHERE id = $1 AND password_hash = $2 AND NOT disabled";
     const SQL: &str = "INSERT INTO sessions (token_hash, user_id, created_at_ms, expires_at_ms) VALUES ($1, $2, $3, $4)";
     in_tx!(tx, |connection| {
-        let query = sqlx::query(SQL).bind(token_hash).bind(user_id).bind(now_ms).bind(expires_at_ms);
-        query.execute(&mut *connection).await?;
+        let still = sqlx::query(STILL).bind(user_id).bind(text(password_hash)).execute(&mut *connection).await?.rows_affected() > 0;
+        if still {
+            let query = sqlx::query(SQL).bind(token_hash).bind(user_id).bind(now_ms).bind(expires_at_ms);
+            query.execute(&mut *connection).await?;
+        }
+        still
     })
 }
 

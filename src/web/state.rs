@@ -12,7 +12,7 @@ use super::pages::live::Live;
 use super::sign_in_limit::SignInLimit;
 use crate::domain::clock::Clock;
 use crate::domain::readiness::Checks;
-use crate::domain::settings::DlqSettings;
+use crate::domain::settings::{DlqSettings, settings_for};
 use crate::services::access::Access;
 use crate::services::checkup::ClusterTests;
 use crate::services::groups::Groups;
@@ -20,7 +20,7 @@ use crate::services::health::Health;
 use crate::services::heat::Heat;
 use crate::services::intake::ClusterStatus;
 use crate::services::messages::Messages;
-use crate::store::Store;
+use crate::store::{Store, StoreError};
 
 /// What the configuration says that pages and API need.
 #[derive(Debug, Clone)]
@@ -173,6 +173,17 @@ impl AppState {
     pub fn with_stop(mut self, stop: CancellationToken) -> AppState {
         self.live.stop = stop;
         self
+    }
+
+    /// Whose a DLQ is: as the configuration says now, and where none of its entries covers the topic any more, as it said last. None: nobody's.
+    ///
+    /// # Errors
+    /// The database could not be asked.
+    pub async fn owner_of(&self, cluster: &str, topic: &str) -> Result<Option<String>, StoreError> {
+        match settings_for(&self.messages.dlqs, cluster, topic) {
+            Some(settings) => Ok(settings.owner.clone()),
+            None => Ok(self.store.dlq(cluster, topic).await?.and_then(|dlq| dlq.owner)),
+        }
     }
 
     /// Whether browsers reach us over TLS.

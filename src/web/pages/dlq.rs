@@ -100,6 +100,7 @@ struct HeatCard {
     looked_at: usize,
     keys: Vec<HotLine>,
     keys_said: String,
+    has_masked_key: bool,
     /// None: no place for a tenant is configured.
     tenants: Option<Vec<HotLine>>,
     tenants_said: String,
@@ -312,15 +313,18 @@ impl HeatCard {
             said,
             looked_at: heat.looked_at,
             keys: heat.keys.iter().map(key).collect(),
-            keys_said: told(heat.distinct_keys, heat.keys.len(), "key", "keys", heat.without_key, "without key", looked_at),
+            keys_said: told(
+                [heat.distinct_keys, heat.keys.len()],
+                ["key", "keys"],
+                &[(heat.without_key, "without key"), (heat.masked_key, "with a masked key")],
+                looked_at,
+            ),
+            has_masked_key: heat.masked_key > 0,
             tenants: has_tenant.then(|| heat.tenants.iter().map(tenant).collect()),
             tenants_said: told(
-                heat.distinct_tenants,
-                heat.tenants.len(),
-                "tenant",
-                "tenants",
-                heat.without_tenant,
-                "without tenant",
+                [heat.distinct_tenants, heat.tenants.len()],
+                ["tenant", "tenants"],
+                &[(heat.without_tenant, "without tenant"), (heat.masked_tenant, "with a masked tenant")],
                 looked_at,
             ),
             partitions: asked.map(|count| count.to_string()).unwrap_or_default(),
@@ -336,20 +340,16 @@ impl HeatCard {
 }
 
 /// "163 keys; the first 10. 12 messages without key (0.2%)."
-fn told(distinct: usize, shown: usize, one: &str, many: &str, without: usize, missing: &str, of: i64) -> String {
+fn told([distinct, shown]: [usize; 2], [one, many]: [&str; 2], others: &[(usize, &str)], of: i64) -> String {
     let mut said = format::counted(distinct as i64, one, many);
     if shown < distinct {
         said.push_str(&format!(", the hottest {shown} shown"));
     }
-    match without {
-        0 => said.push('.'),
-        some => said.push_str(&format!(
-            "; {} {missing} ({}).",
-            format::counted(some as i64, "message", "messages"),
-            format::percent(some as i64, of)
-        )),
+    for (count, what) in others.iter().filter(|(count, _)| *count > 0) {
+        let (count, messages) = (*count as i64, format::counted(*count as i64, "message", "messages"));
+        said.push_str(&format!("; {messages} {what} ({})", format::percent(count, of)));
     }
-    said
+    said + "."
 }
 
 fn share(count: usize, of: i64) -> String {
@@ -393,6 +393,9 @@ fn moves(heat: &HeatView, detail: &DlqDetail, to: i32, now_ms: i64) -> Vec<Strin
             true => format!("The hottest, {key}, stays in partition {before}."),
             false => format!("The hottest, {key}, goes from partition {before} to {after}."),
         });
+    }
+    if heat.masked_key > 0 {
+        said.push(format!("Of {} the key is masked and not counted.", format::counted(heat.masked_key as i64, "message", "messages")));
     }
     if heat.long_keys() > 0 {
         said.push(format!("{} too long to be read whole and not counted.", format::counted(heat.long_keys() as i64, "key is", "keys are")));

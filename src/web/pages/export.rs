@@ -92,7 +92,10 @@ fn dlq_file(items: &[DlqItem], format: Format, now_ms: i64) -> Result<Vec<u8>, s
 
 async fn begin(state: &AppState, by: &By, subject: String, query: &Query, format: Format) -> Result<i64, Failure> {
     let exports = Exports { store: state.store.clone(), clock: state.clock.clone() };
-    Ok(exports.begin(by, subject, &query.rewritten(&["after", "format"], &[]), format.word()).await?)
+    // What somebody looks for may be what a mask hides: the trail holds that it was given, not what it was.
+    let given: Vec<(&str, &str)> =
+        ["q", "key"].into_iter().filter(|name| query.pairs().any(|(there, _)| there == *name)).map(|name| (name, "given")).collect();
+    Ok(exports.begin(by, subject, &query.rewritten(&["after", "format", "q", "key"], &given), format.word()).await?)
 }
 
 fn file(name: &str, now_ms: i64, format: Format, body: Body) -> Response {

@@ -1,5 +1,7 @@
 //! `/groups/{id}`: what broke, since when, why it is one group, and what people say of it.
 
+use std::sync::Arc;
+
 use askama::Template;
 use askama_web::WebTemplate;
 use axum::Form;
@@ -167,7 +169,7 @@ pub async fn set_status(
     Form(form): Form<StatusForm>,
 ) -> Result<Response, Failure> {
     let group = find(&state, &id).await?;
-    acting.acts_on(owner_of(&state, &group).await?.as_deref())?;
+    acting.acts_on(state.owner_of(&group.cluster, &group.topic).await?.as_deref())?;
     let view = View { state: &state, groups: &groups, principal: &acting.principal, look, is_fragment: false };
     let wish = match wish(&form, &group.status, groups.clock.now_ms()) {
         Ok(wish) => wish,
@@ -197,7 +199,7 @@ pub async fn add_note(
     Form(form): Form<NoteForm>,
 ) -> Result<Response, Failure> {
     let group = find(&state, &id).await?;
-    acting.acts_on(owner_of(&state, &group).await?.as_deref())?;
+    acting.acts_on(state.owner_of(&group.cluster, &group.topic).await?.as_deref())?;
     let view = View { state: &state, groups: &groups, principal: &acting.principal, look, is_fragment: false };
     // Browsers send line ends as CR LF.
     let note = form.note.replace("\r\n", "\n");
@@ -226,10 +228,6 @@ async fn find(state: &AppState, id: &str) -> Result<Group, Failure> {
     group.ok_or_else(|| unknown_group(id))
 }
 
-async fn owner_of(state: &AppState, group: &Group) -> Result<Option<String>, Failure> {
-    Ok(state.store.dlq(&group.cluster, &group.topic).await?.and_then(|dlq| dlq.owner))
-}
-
 /// What a page of a group is made from.
 struct View<'a> {
     state: &'a AppState,
@@ -245,13 +243,14 @@ impl View<'_> {
         let now_ms = state.clock.now_ms();
         let path = format!("/groups/{}", group.id);
         let filter = MessageFilter { group_id: Some(group.id), ..MessageFilter::default() };
-        let newest = state.store.messages(&filter, None, COMPARED as i64).await?;
+        let page = state.store.messages(&filter, None, COMPARED as i64).await?;
+        let (newest, is_all): (Arc<[MessageRow]>, bool) = (page.items.into(), page.next.is_none());
         let unusual = match self.is_fragment {
             true => None,
-            false => Some(unusual(&self.groups.compare(&group, &newest.items).await?)),
+            false => Some(unusual(&self.groups.compare(&group, Arc::clone(&newest)).await?)),
         };
         let notes = state.store.group_notes(group.id, before, NOTES_SHOWN).await?;
-        let owner = owner_of(state, &group).await?;
+        let owner = state.owner_of(&group.cluster, &group.topic).await?;
         let (mut form, mut status_fault) = (StatusForm::of(&group.status), None);
         let (mut note, mut note_fault) = (NoteForm { form_id: new_form_id()?, note: String::new() }, None);
         match again {
@@ -267,10 +266,10 @@ impl View<'_> {
             cluster: text::line(&group.cluster),
             dlq_path: dlq_path(&group.cluster, &group.topic),
             status: StatusView::of(&group, now_ms),
-            trend: trend(&newest.items, newest.next.is_none(), now_ms),
-            samples: samples(&newest.items).into_iter().map(|row| MessageLine::of(row, now_ms)).collect(),
+            trend: trend(&newest, is_all, now_ms),
+            samples: samples(&newest).into_iter().map(|row| MessageLine::of(row, now_ms)).collect(),
             identity: identity(&group),
-            class_reason: newest.items.first().map(|row| text::short_line(&row.class_reason, 300)),
+            class_reason: newest.first().map(|row| text::short_line(&row.class_reason, 300)),
             fingerprint: group.fingerprint.clone(),
             notes: notes.items.iter().map(|note| NoteLine::of(note, now_ms)).collect(),
             newest_notes: before.map(|_| format!("{path}#notes")),

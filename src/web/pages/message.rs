@@ -21,8 +21,8 @@ use crate::api::dlqs::names_could_be;
 use crate::api::messages::unknown_message;
 use crate::api::query::{self, Query};
 use crate::domain::access::{Principal, Role};
+use crate::services::export::Exports;
 use crate::services::messages::{Download, MessageView, Reveal, Revelation};
-use crate::store::messages::MessageRow;
 use crate::web::AppState;
 use crate::web::view::text;
 use crate::web::view::tree::TreeLine;
@@ -83,6 +83,8 @@ struct Asked<'a> {
     principal: &'a Principal,
     look: Look,
     view: Option<ViewKind>,
+    /// Of the message's DLQ.
+    owner: Option<String>,
 }
 
 /// `GET /messages/{id}`.
@@ -96,7 +98,8 @@ pub async fn page(
     let query = Query::parse(raw.as_deref(), &["view"])?;
     let view = query.word("view")?;
     let message = found(&state, &id).await?;
-    Ok(build(Asked { state: &state, principal: &principal, look, view }, message, None, None))
+    let owner = state.owner_of(&message.row.cluster, &message.row.topic).await?;
+    Ok(build(Asked { state: &state, principal: &principal, look, view, owner }, message, None, None))
 }
 
 async fn found(state: &AppState, id: &str) -> Result<MessageView, Failure> {
@@ -109,7 +112,7 @@ async fn found(state: &AppState, id: &str) -> Result<MessageView, Failure> {
 
 /// `refused` is a reason that does not do and why; `revelation` what the mask hides, to be shown this once.
 fn build(asked: Asked<'_>, message: MessageView, refused: Option<(String, String)>, revelation: Option<Revelation>) -> MessagePage {
-    let Asked { state, principal, look, view } = asked;
+    let Asked { state, principal, look, view, owner } = asked;
     let MessageView { row, value, headers, reading, fields, group } = message;
     let settings = state.messages.settings(&row);
     let counts = state.clusters.iter().map(|cluster| cluster.view()).find(|view| view.cluster == row.cluster);
@@ -136,7 +139,7 @@ fn build(asked: Asked<'_>, message: MessageView, refused: Option<(String, String
         identity: group.as_ref().map(identity).unwrap_or_default(),
         facts: facts::facts(&row, reading.as_ref(), &fields, settings, counts.as_deref()),
         history: facts::history(&row, state.clock.now_ms()),
-        reveal: reveal_box(state, principal, &row, shown.hides, refused, revelation.is_some()),
+        reveal: reveal_box(principal, owner.as_deref(), shown.hides, refused, revelation.is_some()),
         value: shown,
         headers: headers::table(&headers, &fields),
         older: reading.filter(|reading| !reading.history.is_empty()).map(|reading| {
@@ -150,15 +153,7 @@ fn build(asked: Asked<'_>, message: MessageView, refused: Option<(String, String
     }
 }
 
-fn reveal_box(
-    state: &AppState,
-    principal: &Principal,
-    row: &MessageRow,
-    hides: bool,
-    refused: Option<(String, String)>,
-    done: bool,
-) -> RevealBox {
-    let owner = owner_of(state, row);
+fn reveal_box(principal: &Principal, owner: Option<&str>, hides: bool, refused: Option<(String, String)>, done: bool) -> RevealBox {
     if done {
         return RevealBox::Done(text::short_line(&principal.name, 64));
     }
@@ -175,12 +170,13 @@ fn reveal_box(
     RevealBox::Form { reason, fault }
 }
 
-fn owner_of<'a>(state: &'a AppState, row: &MessageRow) -> Option<&'a str> {
-    state.messages.settings(row).and_then(|settings| settings.owner.as_deref())
-}
-
 /// `GET /messages/{id}/value`: the exact bytes as a download.
-pub async fn value(State(state): State<AppState>, Path(id): Path<String>, RawQuery(raw): RawQuery) -> Result<Response, Failure> {
+pub async fn value(
+    State(state): State<AppState>,
+    Acting { by, .. }: Acting,
+    Path(id): Path<String>,
+    RawQuery(raw): RawQuery,
+) -> Result<Response, Failure> {
     Query::parse(raw.as_deref(), &[])?;
     let found = match query::id(&id) {
         Some(id) => state.messages.download(id).await?,
@@ -188,7 +184,11 @@ pub async fn value(State(state): State<AppState>, Path(id): Path<String>, RawQue
     };
     let (row, download) = found.ok_or_else(|| unknown_message(&id))?;
     match download {
-        Download::Bytes(bytes) => Ok(file(row.id, bytes)),
+        Download::Bytes(bytes) => {
+            let exports = Exports { store: state.store.clone(), clock: state.clock.clone() };
+            exports.begin(&by, format!("message {}", row.id), "", "bytes").await?;
+            Ok(file(row.id, bytes))
+        }
         Download::Null => Err(Failure::not_found("The value is null (a tombstone): there are no bytes to download.")),
         Download::Purged => Err(Failure::new(StatusCode::GONE, "The bytes were removed after their retention.")),
         Download::Masked => Err(Failure::forbidden(
@@ -248,8 +248,9 @@ pub async fn reveal(
     Form(form): Form<RevealForm>,
 ) -> Result<Response, Failure> {
     let message = found(&state, &id).await?;
-    acting.acts_on(owner_of(&state, &message.row))?;
-    let asked = Asked { state: &state, principal: &acting.principal, look, view: form.view.parse().ok() };
+    let owner = state.owner_of(&message.row.cluster, &message.row.topic).await?;
+    acting.acts_on(owner.as_deref())?;
+    let asked = Asked { state: &state, principal: &acting.principal, look, view: form.view.parse().ok(), owner };
     let reason = form.reason.trim();
     if let Some(fault) = fault_of(reason) {
         let typed = text::short_line(&form.reason, REASON_CHARS * 2);

@@ -38,11 +38,11 @@ async fn the_worst_its_age_and_the_way_to_it_are_above_the_fold_of_a_phone() {
         const hit = document.elementFromPoint(box.left + box.width / 2, box.top + box.height / 2);
         return box.width > 0 && box.top >= 0 && box.bottom <= innerHeight && box.left >= 0 && box.right <= innerWidth
             && (element.contains(hit) || hit.contains(element));";
-    let primary = "#sentence a";
+    let primary = ".answer .btn.go";
     let first = "#dlqs tbody tr:first-child";
     for (what, selector) in [
         ("the sentence", "#sentence".to_owned()),
-        ("the way to the worst", primary.to_owned()),
+        ("the primary action, the way to the worst", primary.to_owned()),
         ("the worst one's row: its name", format!("{first} .name")),
         ("the worst one's row: its age", format!("{first} [data-l=Oldest]")),
     ] {

@@ -29,7 +29,7 @@ async fn with_scripts_off_a_failure_is_found_decided_on_and_exported() {
     browser.click("#messages .filters .btn").await;
     wait_for(&browser, "class=transient").await;
     let first = browser.text("#messages tbody tr:first-child").await;
-    browser.goto(browser.client.current_url().await.expect("where we are").as_str()).await;
+    browser.goto(browser.client.current_url().await.expect("where we are").as_ref()).await;
     assert_eq!(browser.text("#messages tbody tr:first-child").await, first);
     // Page.
     browser.click(".pages a[href*='after=']").await;

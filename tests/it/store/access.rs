@@ -37,9 +37,9 @@ on_both_stores! {
         let id = alone!(store, users::add, "ana", "one", Role::Approver, &OwnerScope::All, NOW).await.unwrap().unwrap();
         let other = alone!(store, users::add, "bob", "one", Role::Viewer, &OwnerScope::All, NOW).await.unwrap().unwrap();
         let user = async |token: &[u8], now| store.session_user(token, now).await.unwrap().map(|user| user.id);
-        alone!(store, users::add_session, b"t1", id, NOW, NOW + 100).await.unwrap();
-        alone!(store, users::add_session, b"t2", id, NOW, NOW + 200).await.unwrap();
-        alone!(store, users::add_session, b"t3", other, NOW, NOW + 100).await.unwrap();
+        alone!(store, users::add_session, b"t1", (id, "one"), NOW, NOW + 100).await.unwrap();
+        alone!(store, users::add_session, b"t2", (id, "one"), NOW, NOW + 200).await.unwrap();
+        alone!(store, users::add_session, b"t3", (other, "one"), NOW, NOW + 100).await.unwrap();
         assert_eq!((user(b"t1", NOW + 99).await, user(b"t1", NOW + 100).await, user(b"no", NOW).await), (Some(id), None, None));
 
         assert_eq!(alone!(store, users::end_session, b"t1", NOW).await.unwrap().as_deref(), Some("ana"));
@@ -51,9 +51,10 @@ on_both_stores! {
         assert_eq!(store.user_by_name("ana").await.unwrap().unwrap().1, "two");
         assert_eq!(alone!(store, users::set_password, "nobody", "x").await.unwrap(), None);
 
-        alone!(store, users::add_session, b"t4", id, NOW, NOW + 100).await.unwrap();
+        alone!(store, users::add_session, b"t4", (id, "two"), NOW, NOW + 100).await.unwrap();
         assert_eq!(alone!(store, users::disable, "Ana").await.unwrap(), Disabling::Done("ana".into()));
-        alone!(store, users::add_session, b"t5", id, NOW, NOW + 100).await.unwrap();
+        let begun = alone!(store, users::add_session, b"t5", (id, "two"), NOW, NOW + 100).await.unwrap();
+        assert!(!begun, "disabled");
         assert_eq!((user(b"t4", NOW).await, user(b"t5", NOW).await), (None, None));
         assert!(store.user_by_name("ana").await.unwrap().unwrap().0.disabled);
         assert_eq!(alone!(store, users::disable, "nobody").await.unwrap(), Disabling::NoSuchUser);
@@ -61,6 +62,27 @@ on_both_stores! {
         assert_eq!(store.sweep_sessions(NOW + 99).await.unwrap(), 0);
         assert_eq!(store.sweep_sessions(NOW + 100).await.unwrap(), 2);
         assert_eq!(user(b"t3", NOW).await, None);
+    }
+
+    async fn a_session_begun_while_the_password_changes_ends_with_it(store: Store) {
+        let id = alone!(store, users::add, "ana", "one", Role::Viewer, &OwnerScope::All, NOW).await.unwrap().unwrap();
+        // The password was verified; before the session is committed somebody changes it.
+        let mut tx = store.begin().await.unwrap();
+        assert!(users::add_session(&mut tx, b"t1", (id, "one"), NOW, NOW + 100).await.unwrap());
+        let changed = alone!(store, users::set_password, "ana", "two");
+        let committed = async {
+            tokio::time::sleep(std::time::Duration::from_millis(200)).await;
+            tx.commit().await
+        };
+        let (changed, committed) = tokio::join!(changed, committed);
+        assert_eq!((changed.unwrap().as_deref(), committed.is_ok()), (Some("ana"), true));
+        assert_eq!(store.session_user(b"t1", NOW).await.unwrap(), None, "the change waited, and ended it");
+        // The other way round: verified before the change, begun after it.
+        let begun = alone!(store, users::add_session, b"t2", (id, "one"), NOW, NOW + 100).await.unwrap();
+        assert!(!begun, "that is no longer the password");
+        assert_eq!(store.session_user(b"t2", NOW).await.unwrap(), None);
+        let begun = alone!(store, users::add_session, b"t3", (id, "two"), NOW, NOW + 100).await.unwrap();
+        assert!(begun, "with the new one it begins");
     }
 
     async fn the_last_active_admin_stays_and_a_disabled_user_comes_back(store: Store) {

@@ -54,6 +54,20 @@ on_both_stores! {
         assert_eq!(found, wanted, "a null key is not the empty one, and a long one is cut one byte after what counts as whole");
     }
 
+    async fn a_masked_key_is_told_from_a_null_one(store: Store) {
+        let mut feed = Feed::open(&store, "orders.DLQ", 0).await;
+        let masked = NewMessage { key_masked: true, ..with_key(0, Some(b"ana@b.example"), None) };
+        feed.take_in(&store, vec![masked, with_key(1, None, None)]).await;
+        let mut found: Vec<(bool, bool)> =
+            store.newest_open_keys(feed.id.dlq_id, 5).await.unwrap().iter().map(|open| (open.key.is_some(), open.key_hash.is_some())).collect();
+        found.sort_unstable();
+        assert_eq!(found, [(false, false), (true, false)]);
+        let rows = store.messages(&MessageFilter::default(), None, 5).await.unwrap().items;
+        let keys: Vec<(Option<&[u8]>, bool)> = rows.iter().map(|row| (row.key.as_deref(), row.key_masked)).collect();
+        assert_eq!(keys, [(None, false), (Some("•••".as_bytes()), true)]);
+        assert_eq!(store.body(rows[1].id).await.unwrap().unwrap().key.as_deref(), Some(&b"ana@b.example"[..]), "the bytes stay exact");
+    }
+
     async fn the_newest_open_messages_are_found_by_an_index(store: Store) {
         for partition in 0..2 {
             Feed::open(&store, "orders.DLQ", partition).await.take_in(&store, (0..3_000).map(|offset| message(partition, offset)).collect()).await;

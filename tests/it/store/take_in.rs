@@ -102,6 +102,7 @@ on_both_stores! {
             timestamp_suspect: true,
             first_seen_at_ms: NOW + 5_000,
             key: Some(b"key-41".to_vec()),
+            key_masked: false,
             size: row.size,
         };
         assert_eq!(row, expected);

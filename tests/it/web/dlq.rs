@@ -136,6 +136,31 @@ on_both_stores! {
         assert!(text_of(&house.page("/dlqs/main/mail.DLT").await, "#tenants").contains("Not configured"));
     }
 
+    async fn masked_keys_and_tenants_are_counted_apart(store: Store) {
+        let mut house = House::new(store).await;
+        let mut settings = DlqSettings::for_topics("main", TopicMatch::Names(vec!["people.DLQ".to_owned()]));
+        settings.mask = vec!["/email".to_owned()];
+        settings.tenant = Some(KeyTemplate::parse("{key}").unwrap());
+        house.options.dlqs.insert(0, settings);
+        let secret = "ana@b.example";
+        let keyed = |offset: i64, key: Option<&str>| {
+            let mut record = record("people.DLQ", offset, NOW_MS - MINUTE_MS, &format!(r#"{{"email":"{secret}"}}"#), "x");
+            record.key = key.map(Into::into);
+            record
+        };
+        house.take_in("people.DLQ", vec![keyed(0, Some(secret)), keyed(1, Some(secret))]).await;
+        let page = house.page("/dlqs/main/people.DLQ").await;
+        assert!(text_of(&page, "#heat").contains("No open message has a key that may be shown. 0 keys; 2 messages with a masked key (100%)."));
+        house.take_in("people.DLQ", vec![keyed(2, Some("customer-7")), keyed(3, None)]).await;
+        looked_at(&house, "people.DLQ", 6).await;
+        let page = house.page("/dlqs/main/people.DLQ?partitions=8").await;
+        assert_eq!(all(&page, "#heat code"), ["customer-7"]);
+        assert!(text_of(&page, "#heat .meta").starts_with("1 key; 1 message without key (25%); 2 messages with a masked key (50%)."));
+        assert_eq!(all(&page, "#tenants code")[0], "customer-7");
+        assert!(text_of(&page, "#tenants .meta").starts_with("1 tenant; 1 message without tenant (25%); 2 messages with a masked tenant (50%)."));
+        assert!(text_of(&page, "#tenants").contains("Of 2 messages the key is masked and not counted."));
+    }
+
     async fn failures_by_the_hundred_say_how_many_there_are(store: Store) {
         let house = House::new(store).await;
         let records = (0..230_u32).map(|n| {

@@ -2,6 +2,7 @@
 
 use axum::http::{StatusCode, header};
 use futures_util::StreamExt as _;
+use lazaret::domain::access::{OwnerScope, Role};
 use lazaret::domain::record::Header;
 use lazaret::store::Store;
 use tower::ServiceExt as _;
@@ -100,18 +101,46 @@ on_both_stores! {
         assert_eq!(trail(&house.store).await, [] as [serde_json::Value; 0]);
         house.get("/messages/export?format=csv&cluster=main&topic=payments.wallet.DLQ&state=quarantined&after=5").await;
         house.get("/messages/export?format=json").await;
-        house.get("/export?format=csv&status=critical").await;
+        house.get("/export?format=csv&status=critical&q=ana%40b.example").await;
+        house.get("/messages/export?format=csv&q=ana%40b.example&state=archived&key=4111111111111111").await;
         let events = trail(&house.store).await;
         let told: Vec<(&str, &str, &serde_json::Value)> = events.iter().map(|event| (event["actor"].as_str().unwrap(), event["subject"].as_str().unwrap(), &event["after"])).collect();
         assert_eq!(
             told,
             [
-                ("viewer", "dlq main/payments.wallet.DLQ", &serde_json::json!({"query": "cluster=main&topic=payments.wallet.DLQ&state=quarantined", "format": "csv"})),
-                ("viewer", "messages", &serde_json::json!({"query": "", "format": "json"})),
-                ("viewer", "overview", &serde_json::json!({"query": "status=critical", "format": "csv"})),
+                ("token viewer", "dlq main/payments.wallet.DLQ", &serde_json::json!({"query": "cluster=main&topic=payments.wallet.DLQ&state=quarantined", "format": "csv"})),
+                ("token viewer", "messages", &serde_json::json!({"query": "", "format": "json"})),
+                ("token viewer", "overview", &serde_json::json!({"query": "q=given&status=critical", "format": "csv"})),
+                ("token viewer", "messages", &serde_json::json!({"query": "q=given&key=given&state=archived", "format": "csv"})),
             ]
         );
         assert_eq!(house.anonymous("GET", "/messages/export?format=csv").await.status, StatusCode::SEE_OTHER, "not without signing in");
+    }
+
+    async fn a_downloaded_value_is_in_the_trail_and_a_token_is_not_taken_for_a_user(store: Store) {
+        let house = House::new(store).await;
+        let dlq = house.take_in("payments.wallet.DLQ", vec![record("payments.wallet.DLQ", 0, NOW_MS, "exact bytes", "x")]).await;
+        let mut tombstone = record("payments.wallet.DLQ", 1, NOW_MS, "", "x");
+        tombstone.value = None;
+        house.take_in("payments.wallet.DLQ", vec![tombstone]).await;
+        let id = async |offset: i64| house.store.message_at("main", &dlq.topic, 0, offset, None).await.unwrap().unwrap().id;
+        house.access.add_user("ana", "correct horse battery", Role::Viewer, OwnerScope::All).await.unwrap();
+        house.access.create_token("ana", Role::Viewer, OwnerScope::All, None, Some("the-token-of-ana")).await.unwrap();
+        let signed_in = house.post("/sign-in", "name=ana&password=correct+horse+battery", "").await;
+        let cookie = signed_in.header(header::SET_COOKIE).split(';').next().unwrap().to_owned();
+        let (value, none) = (format!("/messages/{}/value", id(0).await), format!("/messages/{}/value", id(1).await));
+        for (name, secret) in [(header::COOKIE, cookie.as_str()), (header::AUTHORIZATION, "Bearer the-token-of-ana")] {
+            for (path, status) in [(&value, StatusCode::OK), (&none, StatusCode::NOT_FOUND)] {
+                let request = axum::http::Request::get(path).header(&name, secret);
+                assert_eq!(house.send(request.body(axum::body::Body::empty()).unwrap()).await.status, status, "{path}");
+            }
+        }
+        let events = trail(&house.store).await;
+        let told: Vec<(&str, &str)> = events.iter().map(|event| (event["actor"].as_str().unwrap(), event["subject"].as_str().unwrap())).collect();
+        let subject = format!("message {}", id(0).await);
+        assert_eq!(told, [("ana", subject.as_str()), ("token ana", subject.as_str())], "what was not there to be taken is not told");
+        let refused = house.access.add_user("Token ana", "correct horse battery", Role::Viewer, OwnerScope::All).await;
+        assert!(refused.unwrap_err().to_string().contains("choose another name"));
     }
 
     async fn a_reader_that_goes_away_ends_the_query(store: Store) {

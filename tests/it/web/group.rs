@@ -300,6 +300,25 @@ on_both_stores! {
         assert_eq!((all(&part.page(), "#group").len(), all(&part.page(), "#unusual").len()), (1, 0), "a fragment pays for no comparison");
     }
 
+    async fn headers_of_many_bytes_are_left_out_of_a_comparison(store: Store) {
+        let house = House::new(store).await;
+        let one = |offset: i64, said: &str, bytes: usize| {
+            let mut record = record("orders.DLQ", offset, NOW_MS - offset, "{}", said);
+            record.key = None;
+            for (name, value) in [("region", "eu".to_owned()), ("baggage", "x".repeat(bytes))] {
+                record.headers.push(Header { name: name.into(), value: Some(value.into()) });
+            }
+            record
+        };
+        for (topic, bytes, wanted) in [("orders.DLQ", 3_000, 2), ("mail.DLQ", 4_096, 0)] {
+            let here = (0..20).map(|offset| Record { topic: topic.to_owned(), ..one(offset, "timed out", bytes) }).collect();
+            house.take_in(topic, here).await;
+            let id = house.json(&format!("/api/v1/messages?topic={topic}&limit=1")).await["items"][0]["group"].as_i64().unwrap();
+            house.take_in(topic, (20..40).map(|offset| record(topic, offset, NOW_MS, "{}", "no such order")).map(|other| Record { key: None, ..other }).collect()).await;
+            assert_eq!(all(&house.page(&format!("/groups/{id}")).await, "#unusual li").len(), wanted, "{topic}");
+        }
+    }
+
     async fn a_masked_dlq_gives_no_value_away_in_a_comparison(store: Store) {
         let house = House::new(store).await;
         let card = "4111111111111111";

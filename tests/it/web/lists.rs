@@ -150,7 +150,8 @@ on_both_stores! {
 
     async fn s6_the_value_of_a_masked_field_finds_nothing_anywhere(store: Store) {
         let mut house = House::new(store).await;
-        // The same address in the value, the record's key, the header that business key and tenant are made of, and the error's text.
+        // The same address in the value, the record's key, the header that business key and tenant are made of, the error's text, its class,
+        // its stack trace and the consumer group.
         let secret = "ana@b.example";
         let mut settings = DlqSettings::for_topics("main", TopicMatch::Names(vec!["people.DLQ".to_owned()]));
         settings.mask = vec!["/email".to_owned()];
@@ -160,7 +161,12 @@ on_both_stores! {
         let quoting = |offset: i64, value: &str| {
             let mut record = record("people.DLQ", offset, NOW_MS, value, &format!("{secret} has no account"));
             record.key = Some(secret.into());
-            record.headers.push(lazaret::domain::record::Header { name: b"customer".to_vec(), value: Some(secret.into()) });
+            record.headers[3].value = Some(format!("{secret} group").into());
+            record.headers[4].value = Some(format!("{secret} is gone").into());
+            let trace = format!("E: {secret}\n\tat com.acme.A.b(A.java:3)\nCaused by: {secret}: x\n");
+            for (name, value) in [("customer", secret), ("kafka_dlt-exception-stacktrace", &trace)] {
+                record.headers.push(lazaret::domain::record::Header { name: name.into(), value: Some(value.into()) });
+            }
             record
         };
         let plain = format!(r#"{{"id":1,"email":"{secret}"}}"#);
@@ -169,7 +175,7 @@ on_both_stores! {
         let mut unrelated = record("people.DLQ", 3, NOW_MS, r#"{"id":2,"email":"eva@b.example"}"#, "no account");
         unrelated.key = Some(b"customer-7".to_vec());
         house.take_in("people.DLQ", vec![quoting(0, &plain), quoting(1, "email=ana@b.example"), tombstone, unrelated]).await;
-        for q in [secret, "ana", "ana@b", "ana@b.example has", "ANA@B.EXAMPLE", "t-ana@b.example"] {
+        for q in [secret, "ana", "ana@b", "ana@b.example has", "ana@b.example is", "ANA@B.EXAMPLE", "t-ana@b.example"] {
             let q = encode(q.as_bytes());
             for query in [format!("q={q}"), format!("key={q}"), format!("q={q}&topic=people.DLQ"), format!("q={q}&key={q}")] {
                 assert_eq!(house.json(&format!("/api/v1/messages?{query}")).await["items"], serde_json::json!([]), "{query}");

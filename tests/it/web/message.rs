@@ -1,15 +1,16 @@
 //! The message page: what failed, what it is, where it came from, and what of it is not shown.
 
 use std::collections::BTreeMap;
-use tokio::time::Instant;
 
 use axum::body::Body;
 use axum::http::{Request, header};
+use lazaret::domain::dialect::Dialect;
 use lazaret::domain::record::{Header, Record};
-use lazaret::domain::settings::{DlqSettings, Partitioner, TopicMatch};
+use lazaret::domain::settings::{DialectChoice, DlqSettings, Partitioner, TopicMatch};
 use lazaret::services::intake::ClusterStatus;
 use lazaret::web::router;
 use scraper::Html;
+use tokio::time::Instant;
 
 use super::house::{House, NOW_MS, TOKEN, all, answer, attributes, record, text_of};
 use crate::on_both_stores;
@@ -194,5 +195,36 @@ on_both_stores! {
         assert_eq!(page_of("other.DLQ", 1).await, "not knowntopic gone was not seen in the last listing");
         assert_eq!(page_of("other.DLQ", 2).await, "not knownthe headers do not say which topic it came from");
         assert!(page_of("other.DLQ", 3).await.ends_with("It has no partition 7 now."));
+    }
+
+    async fn a_masked_key_is_not_hashed_and_still_tells_where_it_came_from(store: Store) {
+        let mut house = House::new(store).await;
+        let mut own = DlqSettings::for_topics("main", TopicMatch::Names(vec!["uber.DLQ".to_owned()]));
+        own.mask = vec!["/email".to_owned()];
+        own.dialect = DialectChoice::Named(Dialect::Uforwarder);
+        house.options.dlqs.insert(0, own);
+        let status = ClusterStatus::new("main");
+        status.listed(BTreeMap::from([("payments.initiated".to_owned(), 6), ("rides".to_owned(), 6)]));
+        let state = house.state().with_clusters([status]);
+        let page_of = async |topic: &str, offset: i64| {
+            let path = format!("/messages/{}", id_at(&house, topic, offset).await);
+            let request = Request::get(path).header(header::AUTHORIZATION, format!("Bearer {TOKEN}"));
+            answer(router(state.clone()), request.body(Body::empty()).unwrap()).await.page()
+        };
+        let keyed = |offset: i64, key: &str| Record { key: Some(key.into()), ..record("cards.DLQ", offset, NOW_MS, r#"{"email":"ana@b.example"}"#, "x") };
+        house.take_in("cards.DLQ", vec![keyed(0, "ana@b.example"), keyed(1, "customer-7")]).await;
+        assert_eq!(fact(&page_of("cards.DLQ", 0).await, "Its key hashes to"), "not knownthe key is masked");
+        assert_eq!(fact(&page_of("cards.DLQ", 0).await, "Record key"), "•••");
+        assert!(fact(&page_of("cards.DLQ", 1).await, "Its key hashes to").starts_with("partition "), "one that gives nothing away is hashed");
+
+        // Topic, partition and offset in protobuf, beside a tombstone: nobody knows what the key repeats.
+        let metadata = [&b"\x12\x05rides\x18\x03\x20\x07"[..]].concat();
+        let tombstone = Record { key: Some(metadata), value: None, headers: Vec::new(), ..record("uber.DLQ", 0, NOW_MS, "", "") };
+        house.take_in("uber.DLQ", vec![tombstone]).await;
+        let page = page_of("uber.DLQ", 0).await;
+        assert_eq!(fact(&page, "Came from"), "rides, partition 3, offset 7");
+        let key = fact(&page, "Record key");
+        assert!(key.starts_with("•••") && key.contains("rides (protobuf in the key)"), "{key}");
+        assert!(fact(&page, "Its key hashes to").contains("the record's key tells of the failure"));
     }
 }

@@ -167,6 +167,27 @@ on_both_stores! {
         assert!(trail(&house).await.is_empty());
     }
 
+    async fn the_configuration_says_whose_a_dlq_is_for_its_messages_and_its_failures(store: Store) {
+        let mut house = house(store).await;
+        house.take_in("cards.DLQ", vec![record("cards.DLQ", 0, NOW_MS, &value(), "said")]).await;
+        let id = id_at(&house, 0).await;
+        let group = house.json(&format!("/api/v1/messages/{id}")).await["group"].clone();
+        let group = group.as_i64().or_else(|| group["id"].as_i64()).expect("the group's id");
+        let (olga, otto) = (signed_in(&house, "olga").await, signed_in(&house, "otto").await);
+        // An empty reason or note does not do, but only who may act is told so.
+        let may = async |house: &House, cookie: &str| {
+            let reveals = house.post(&format!("/messages/{id}/reveal"), "reason=", cookie).await.status;
+            let notes = house.post(&format!("/groups/{group}/notes"), "form_id=f&note=", cookie).await.status;
+            [reveals, notes].map(|status| status == StatusCode::UNPROCESSABLE_ENTITY)
+        };
+        assert_eq!((may(&house, &olga).await, may(&house, &otto).await), ([true; 2], [false; 2]));
+        house.options.dlqs[0].owner = Some("fraud".to_owned());
+        assert_eq!((may(&house, &olga).await, may(&house, &otto).await), ([false; 2], [true; 2]), "the database still says payments");
+        assert_eq!(all(&page_as(&house, &otto, &format!("/messages/{id}")).await.page(), ".reveal form").len(), 1);
+        house.options.dlqs.clear();
+        assert_eq!((may(&house, &olga).await, may(&house, &otto).await), ([true; 2], [false; 2]), "no entry covers it: as it was last");
+    }
+
     async fn a_value_without_fields_to_find_is_revealed_whole_and_said_so(store: Store) {
         let house = house(store).await;
         let odd = format!("number={SECRET};{}", "x".repeat(100_000));

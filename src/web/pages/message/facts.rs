@@ -94,6 +94,9 @@ fn partition_fact(row: &MessageRow, key_is_taken: bool, settings: Option<&DlqSet
     if key_is_taken {
         return unknown("the record's key tells of the failure; the one it had before is not known".to_owned());
     }
+    if row.key_masked {
+        return unknown("the key is masked".to_owned());
+    }
     let Some(key) = row.key.as_deref() else { return fact(NAME, Some("no key: any partition".to_owned())) };
     let Some(topic) = row.origin_topic.as_deref() else { return unknown("the headers do not say which topic it came from".to_owned()) };
     let Some(counts) = counts else { return unknown("the topics of this cluster were not listed yet".to_owned()) };
