@@ -94,7 +94,12 @@ pub fn display_text(bytes: &[u8]) -> String {
 pub fn deceives(c: char) -> bool {
     matches!(c,
         '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}'
-        | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e0fff}')
+        | '\u{115f}' | '\u{1160}' | '\u{3164}' | '\u{ffa0}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e0fff}')
+}
+
+/// Whether a person can read anything in it: a reason of blanks, invisible or replacement characters says nothing.
+pub fn says_something(text: &str) -> bool {
+    text.chars().any(|c| c.is_alphanumeric() && !deceives(c))
 }
 
 /// The beginning of a text, at most `limit` bytes of it, splitting no character.
@@ -160,5 +165,15 @@ mod tests {
     #[test]
     fn text_for_display_holds_no_nul_and_no_invalid_utf8() {
         assert_eq!(display_text(b"a\0b\xff"), "a\u{2400}b\u{fffd}");
+    }
+
+    #[test]
+    fn what_nobody_can_read_says_nothing() {
+        for empty in ["", "  ", "\u{200b}", "\u{2800}", "\u{ad}", "\u{3164}", "\u{202e}\u{2066}", "\u{fffd}", "..."] {
+            assert!(!says_something(empty), "{empty:?}");
+        }
+        for reason in ["x", "PAY-1", "支払い", "\u{202e}ok"] {
+            assert!(says_something(reason), "{reason:?}");
+        }
     }
 }

@@ -184,6 +184,7 @@ async fn answers(connection: &mut sqlx::PgConnection) -> Result<bool, sqlx::Erro
 
 async fn sqlite(options: SqliteConnectOptions, lock: Option<Arc<std::fs::File>>) -> Result<Store, StoreError> {
     make_folder(options.get_filename())?;
+    make_private(options.get_filename())?;
     let options = options
         .create_if_missing(true)
         .journal_mode(SqliteJournalMode::Wal)
@@ -202,7 +203,25 @@ async fn sqlite(options: SqliteConnectOptions, lock: Option<Arc<std::fs::File>>)
 
 fn make_folder(file: &Path) -> Result<(), StoreError> {
     match file.parent() {
-        Some(folder) if !folder.as_os_str().is_empty() => std::fs::create_dir_all(folder).map_err(|source| at(folder, source)),
+        Some(folder) if !folder.as_os_str().is_empty() => {
+            let mut builder = std::fs::DirBuilder::new();
+            #[cfg(unix)]
+            std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+            builder.recursive(true).create(folder).map_err(|source| at(folder, source))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// A new database is its owner's alone: it holds payloads and sessions. SQLite gives the files beside it the same mode. One that is there
+/// already keeps the mode that somebody gave it.
+fn make_private(database: &Path) -> Result<(), StoreError> {
+    let mut options = std::fs::File::options();
+    options.write(true).create_new(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    match options.open(database) {
+        Err(source) if source.kind() != std::io::ErrorKind::AlreadyExists => Err(at(database, source)),
         _ => Ok(()),
     }
 }

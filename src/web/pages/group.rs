@@ -21,6 +21,7 @@ use crate::domain::access::{Principal, Role};
 use crate::domain::contrast::{Contrast, Trait};
 use crate::domain::group::{Decision, GroupStatus, Link, Shown, Ticket, word};
 use crate::domain::message::EARLIEST_PLAUSIBLE_MS;
+use crate::domain::record::says_something;
 use crate::services::groups::{COMPARED, Comparison, Groups, Setting, Wanted, Wish};
 use crate::services::health::BUCKET_MS;
 use crate::store::group_status::{AddedNote, Note};
@@ -457,7 +458,7 @@ fn wish(form: &StatusForm, now: &GroupStatus, now_ms: i64) -> Result<Wish, Strin
 /// What is wrong with a note; None: nothing.
 fn note_fault(note: &str, form_id: &str) -> Option<String> {
     let chars = note.chars().count();
-    if note.is_empty() {
+    if !says_something(note) {
         return Some("The note is empty: write something.".to_owned());
     }
     if chars > NOTE_LIMIT {

@@ -21,6 +21,7 @@ use crate::api::dlqs::names_could_be;
 use crate::api::messages::unknown_message;
 use crate::api::query::{self, Query};
 use crate::domain::access::{Principal, Role};
+use crate::domain::record::says_something;
 use crate::services::export::Exports;
 use crate::services::messages::{Download, MessageView, Reveal, Revelation};
 use crate::web::AppState;
@@ -271,7 +272,7 @@ pub async fn reveal(
 /// Why a reason does not do.
 fn fault_of(reason: &str) -> Option<String> {
     match reason.chars().count() {
-        0 => Some("Say why: the reason goes on the audit trail.".to_owned()),
+        _ if !says_something(reason) => Some("Say why: the reason goes on the audit trail.".to_owned()),
         length if length > REASON_CHARS => Some(format!("The reason has {length} characters: {REASON_CHARS} at most.")),
         _ => None,
     }

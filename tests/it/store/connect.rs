@@ -68,6 +68,21 @@ async fn a_second_serve_on_the_same_sqlite_file_is_refused_with_a_sentence() {
 
 #[cfg(unix)]
 #[tokio::test]
+async fn a_new_sqlite_database_is_its_owners_alone() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let root = tempfile::tempdir().unwrap();
+    let file = root.path().join("a/b/lazaret.db");
+    let store = Store::connect(&format!("sqlite://{}", file.display())).await.unwrap();
+    store.migrate().await.unwrap();
+    let mode = |path: &std::path::Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    for name in ["lazaret.db", "lazaret.db-wal", "lazaret.db-shm"] {
+        assert_eq!(mode(&file.with_file_name(name)), 0o600, "{name}");
+    }
+    assert_eq!(mode(file.parent().unwrap()), 0o700);
+}
+
+#[cfg(unix)]
+#[tokio::test]
 async fn the_same_sqlite_file_by_another_name_is_refused_too() {
     let folder = tempfile::tempdir().unwrap();
     let url = |name: &str| format!("sqlite://{}", folder.path().join(name).display());
