@@ -3,11 +3,13 @@
 use std::time::Duration;
 
 use serde_json::Value;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
 
 use super::driver::{Browser, SMALL, Screen, WIDE};
 use super::line::Mode;
 use super::report;
-use super::stage::{HOSTILE, Stage, WALLET, look_at_all, wallet_records};
+use super::stage::{HOSTILE, PASSWORD, Stage, WALLET, look_at_all, wallet_records};
 use crate::web::house::{HOUR_MS, MINUTE_MS, NOW_MS, record};
 
 const UPDATES: i64 = 20;
@@ -223,4 +225,74 @@ async fn a_page_whose_stream_is_gone_says_so_and_is_right_again_soon() {
     // Connections that end, and connections that say nothing any more.
     let (cut, silent) = tokio::join!(broken(Mode::Cut), broken(Mode::Silent));
     report(&format!("stream gone for 30 s (Stale within 15 s, right within 5 s): {cut}; {silent}"));
+}
+
+/// A stream as another tab of otto's holds it. None: there was no place.
+async fn another_tab(stage: &Stage, session: &str) -> Option<TcpStream> {
+    let host = stage.url.trim_start_matches("http://");
+    let mut tab = TcpStream::connect(host).await.expect("a connection");
+    let request = format!("GET /events HTTP/1.1\r\nHost: {host}\r\nCookie: lazaret={session}\r\n\r\n");
+    tab.write_all(request.as_bytes()).await.expect("sent");
+    let mut head = [0; 12];
+    tab.read_exact(&mut head).await.expect("the head of an answer");
+    match &head {
+        b"HTTP/1.1 200" => Some(tab),
+        b"HTTP/1.1 503" => None,
+        other => panic!("{}", String::from_utf8_lossy(other)),
+    }
+}
+
+/// What a page is told when its tab is turned away from, or to.
+async fn look(browser: &Browser, hidden: bool) {
+    let script = "Object.defineProperty(document, 'hidden', { value: arguments[0], configurable: true });
+        document.dispatchEvent(new Event('visibilitychange', { bubbles: true }))";
+    browser.ask_with(script, vec![hidden.into()]).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs a real Chromium: run tests/run"]
+async fn a_hidden_page_gives_its_stream_up_and_one_without_a_place_does_not_press() {
+    let stage = Stage::furnished().await;
+    let browser = Browser::open().await;
+    stage.admit(&browser, "otto").await;
+    browser.goto(&stage.at("/")).await;
+    live(&browser).await;
+    let session = stage.house.access.sign_in("otto", PASSWORD, None).await.expect("an answer").expect("a session");
+    let mut tabs = Vec::new();
+    for _ in 0..19 {
+        tabs.push(another_tab(&stage, &session).await.expect("a place"));
+    }
+    assert!(another_tab(&stage, &session).await.is_none(), "the page holds the last place");
+
+    look(&browser, true).await;
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    assert!(another_tab(&stage, &session).await.is_none(), "a short look elsewhere costs nothing");
+    let deadline = tokio::time::Instant::now() + Duration::from_secs(15);
+    let last = loop {
+        if let Some(tab) = another_tab(&stage, &session).await {
+            break tab;
+        }
+        assert!(tokio::time::Instant::now() < deadline, "the hidden page keeps its place");
+        tokio::time::sleep(Duration::from_millis(500)).await;
+    };
+    something_happens(&stage, 0).await;
+    look(&browser, false).await;
+    let stale = "return document.querySelector('#chip').textContent.startsWith('Stale')";
+    browser.until("the chip says Stale", Duration::from_secs(15), stale).await;
+    tokio::time::sleep(Duration::from_secs(20)).await;
+    browser.network().await;
+    tokio::time::sleep(Duration::from_secs(10)).await;
+    let asked = |(method, said): &(String, Value)| {
+        method == "Network.requestWillBeSent" && said["request"]["url"].as_str().is_some_and(|url| url.contains("/events"))
+    };
+    let asked = browser.network().await.iter().filter(|event| asked(event)).count();
+    assert!(asked <= 1, "asked {asked} times in 10 s for what was refused for half a minute");
+    assert_eq!(browser.ask(stale).await, Value::Bool(true));
+
+    drop(last);
+    browser.until("live again", Duration::from_secs(40), "return document.querySelector('#chip').textContent.startsWith('Live')").await;
+    let wallet = stage.house.dlq(WALLET).await;
+    let right =
+        format!("return document.querySelector('#dlq-{} [data-l=Depth]').textContent.includes('{}')", wallet.id, wallet_records() + 1);
+    browser.until("what was missed", Duration::from_secs(5), &right).await;
 }

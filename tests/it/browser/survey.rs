@@ -32,8 +32,8 @@ const NO_PAGES: [&str; 14] = [
 ];
 
 fn is_page(route: &Route) -> bool {
-    let data = |no: &&str| route.path == *no || (no.ends_with('/') && route.path.starts_with(no));
-    route.method == "GET" && !NO_PAGES.iter().any(|no| data(&no))
+    let data = |no: &str| route.path == no || (no.ends_with('/') && route.path.starts_with(no));
+    route.method == "GET" && !NO_PAGES.iter().any(|no| data(no))
 }
 
 /// How a page comes to be on the screen.

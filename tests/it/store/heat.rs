@@ -43,8 +43,7 @@ on_both_stores! {
         change(&store, "UPDATE messages SET state = 'under_review' WHERE record_offset = 5").await;
         let mut found = store.newest_open_keys(feed.id.dlq_id, 5).await.unwrap();
         found.sort_by(|a, b| a.key.cmp(&b.key));
-        let found: Vec<(Option<Vec<u8>>, bool, Option<&str>)> =
-            found.iter().map(|open| (open.key.clone(), open.key_hash.is_some(), open.tenant.as_deref())).collect();
+        let found: Vec<_> = found.iter().map(|open| (open.key.clone(), open.key_hash.is_some(), open.tenant.as_deref())).collect();
         let wanted = [
             (None, false, Some("acme")),
             (Some(Vec::new()), true, None),

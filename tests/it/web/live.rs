@@ -53,12 +53,16 @@ impl Listener {
     /// The next names that are no beat.
     async fn hints(&mut self, count: usize) -> Vec<String> {
         let mut names = Vec::new();
-        while names.len() < count {
-            let name = self.next().await.expect("the stream goes on");
-            if name != "beat" {
-                names.push(name);
+        let come = async {
+            while names.len() < count {
+                let name = self.next().await.expect("the stream goes on");
+                if name != "beat" {
+                    names.push(name);
+                }
             }
-        }
+        };
+        let in_time = tokio::time::timeout(Duration::from_secs(20), come).await;
+        assert!(in_time.is_ok(), "beats and nothing else after {names:?}, where {count} names were to come");
         names
     }
 }

@@ -1,7 +1,6 @@
 //! The message page: what failed, what it is, where it came from, and what of it is not shown.
 
 use std::collections::BTreeMap;
-use std::time::Instant;
 
 use axum::body::Body;
 use axum::http::{Request, header};
@@ -11,6 +10,7 @@ use lazaret::domain::settings::{DialectChoice, DlqSettings, Partitioner, TopicMa
 use lazaret::services::intake::ClusterStatus;
 use lazaret::web::router;
 use scraper::Html;
+use tokio::time::Instant;
 
 use super::house::{House, NOW_MS, TOKEN, all, answer, attributes, record, text_of};
 use crate::on_both_stores;
