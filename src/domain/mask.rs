@@ -102,7 +102,7 @@ fn gather(field: &[u8], into: &mut Vec<String>) {
                 let (text, escaped) = (json::decoded(written), &written[1..written.len() - 1]);
                 // A writer of another kind escapes no more than it must.
                 let plain = serde_json::Value::String(text.clone()).to_string();
-                push(plain[1..plain.len() - 1].as_bytes());
+                push(&plain.as_bytes()[1..plain.len() - 1]);
                 push(escaped);
                 push(text.as_bytes());
             }
