@@ -188,7 +188,8 @@ pub async fn setup(
         };
         (StatusCode::UNPROCESSABLE_ENTITY, page).into_response()
     };
-    if form.password != form.again {
+    // Before anything is said of the form: who has no link learns nothing from it.
+    if form.password != form.again && state.access.setup_token_holds(&form.token).await {
         return Ok(again("The two passwords differ.".to_owned()));
     }
     match state.access.set_up(&form.token, &form.name, &form.password, id.as_deref()).await {
