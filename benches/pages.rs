@@ -28,6 +28,7 @@ use axum::Router;
 use axum::body::Body;
 use axum::http::{Request, StatusCode, header};
 use lazaret::domain::access::{OwnerScope, Role};
+use lazaret::domain::audit::AuditKey;
 use lazaret::domain::classify::FailureClass;
 use lazaret::domain::clock::Clock;
 use lazaret::domain::dialect::Origin;
@@ -198,6 +199,7 @@ impl Side {
         let page =
             store.messages(&MessageFilter { class: Some(FailureClass::Validation), ..MessageFilter::default() }, None, 1).await.unwrap();
         let clock = Clock::fake(NOW);
+        let store = store.with_audit_key(AuditKey::new(vec![7; 32]).unwrap());
         let access = Access::new(store.clone(), clock.clone(), 12);
         access.create_token("bench", Role::Viewer, OwnerScope::All, None, Some(TOKEN)).await.unwrap();
         let mut settings = DlqSettings::for_topics("main", TopicMatch::Pattern(regex::Regex::new(".").unwrap()));
