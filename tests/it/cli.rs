@@ -727,7 +727,7 @@ on_both_stores! {
         assert!(access.sign_in("ana", "another long password", None).await.expect("answers").is_some(), "enabled");
 
         let secret = access.create_token("ci", Role::Viewer, OwnerScope::All, Some(clock.now_ms() + 1_000), None).await.expect("is new");
-        assert_eq!(access.token(&secret).await.expect("answers").map(|who| who.name), Some("ci".to_owned()));
+        assert_eq!(access.token(&secret).await.expect("answers").map(|who| who.name), Some("token ci".to_owned()));
         assert!(access.create_token("ci", Role::Viewer, OwnerScope::All, None, None).await.is_err(), "one name, one live token");
         assert_eq!(access.token("lzr_guessed").await.expect("answers"), None);
         clock.step(Duration::from_secs(1));
