@@ -78,7 +78,8 @@ impl Driver {
             (search(filter).is_some(), Driver::Search),
             (filter.group_id.is_some() || filter.class.is_some(), Driver::Group),
             (by_time && !scope.walk_time_by_id, Driver::Time),
-            (by_time || filter.state.is_some() || scope.narrowed, Driver::State),
+            // A recent range with neither state nor DLQ: the newest ids are it, and one walk finds them.
+            (filter.state.is_some() || scope.narrowed, Driver::State),
         ];
         choices.into_iter().find(|(given, _)| *given).map_or(Driver::Id, |(_, driver)| driver)
     }
