@@ -9,6 +9,7 @@ use rdkafka::topic_partition_list::TopicPartitionList;
 
 use super::client::{KafkaError, Reporter, client_config, creation_error};
 use super::inspect::{Inspector, TopicInfo, TopicPartition};
+use crate::domain::clock::Clock;
 use crate::domain::health::Retention;
 use crate::domain::settings::ClusterSettings;
 
@@ -222,6 +223,15 @@ fn read(inspector: &Inspector, described: &[(TopicPartition, i64)], timeout: Dur
     Ok(())
 }
 
+/// Between two questions to a group's coordinator that is on its way.
+const MOVING_PAUSE: Duration = Duration::from_millis(200);
+
+/// The group's coordinator is being chosen, loaded or moved, which says nothing of rights: it answers in a moment.
+fn is_moving(error: &rdkafka::error::KafkaError) -> bool {
+    use RDKafkaErrorCode as Code;
+    matches!(error.rdkafka_error_code(), Some(Code::NotCoordinator | Code::CoordinatorNotAvailable | Code::CoordinatorLoadInProgress))
+}
+
 /// Asks for the group's own positions, which takes the right to use the group, and does not join it.
 fn use_group(cluster: &ClusterSettings, described: &[(TopicPartition, i64)], timeout: Duration) -> Result<(), String> {
     let config = client_config(cluster, &[], &[("group.id", &cluster.group_id)]).map_err(reason)?;
@@ -233,8 +243,17 @@ fn use_group(cluster: &ClusterSettings, described: &[(TopicPartition, i64)], tim
     if let Some(((topic, partition), _)) = described.first() {
         list.add_partition(topic, *partition);
     }
-    let asked = consumer.committed_offsets(list, timeout);
-    let _ = consumer.poll(Duration::from_millis(100));
+    let clock = Clock::system();
+    let deadline = clock.monotonic() + timeout;
+    let asked = loop {
+        let left = deadline.saturating_sub(clock.monotonic()).max(MOVING_PAUSE);
+        let asked = consumer.committed_offsets(list.clone(), left);
+        let _ = consumer.poll(Duration::from_millis(100));
+        match &asked {
+            Err(error) if is_moving(error) && clock.monotonic() + MOVING_PAUSE < deadline => std::thread::sleep(MOVING_PAUSE),
+            _ => break asked,
+        }
+    };
     match asked {
         Ok(_) => Ok(()),
         Err(error) => {
