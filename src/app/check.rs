@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use super::audit_key::KeySource;
 use super::use_ring;
-use crate::config::{Config, Tier, audit_key};
+use crate::config::{Config, audit_key};
 use crate::domain::settings::{ClusterSettings, DlqSettings, settings_for};
+use crate::domain::terms::Tier;
 use crate::kafka::client::KafkaError;
 use crate::kafka::inspect::Inspector;
 use crate::services::checkup::{self, LedgerTier, Outcome, Progress, Step};

@@ -1,5 +1,6 @@
 //! `lazaret demo`: the made-up shop's Kafka, and a Lazaret that watches it.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,6 +12,7 @@ use crate::demo::{DEFAULT_SEED, Demo, DemoOptions};
 use crate::domain::access::OwnerScope;
 use crate::domain::clock::Clock;
 use crate::domain::settings::Secret;
+use crate::domain::terms::ApprovalTerms;
 use crate::telemetry;
 
 /// What can be chosen.
@@ -78,8 +80,10 @@ fn settings(listen: String, demo: &Demo) -> Settings {
         clusters: vec![demo.cluster.clone()],
         dlqs: demo.dlqs.clone(),
         checks: Vec::new(),
-        ledgers: Vec::new(),
-        schemas: Vec::new(),
+        terms: Vec::new(),
+        approval: ApprovalTerms::default(),
+        ledgers: BTreeMap::new(),
+        schemas: BTreeMap::new(),
         class_rules: demo.class_rules.clone(),
     }
 }

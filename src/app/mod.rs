@@ -28,6 +28,8 @@ use crate::kafka::inspect::Inspector;
 use crate::services::access::{Access, AccessError};
 use crate::services::checkup::ClusterTests;
 use crate::services::intake::ClusterStatus;
+use crate::services::replay::check::Checker;
+use crate::services::replay::{self, Replays};
 use crate::store::{Store, StoreError};
 use crate::web::{self, AppState, Configured, ConfiguredCluster, PublicUrlError, WebOptions};
 use crate::{demo as made_up, telemetry};
@@ -136,7 +138,8 @@ pub async fn start(settings: Settings, clock: Clock) -> Result<Running, AppError
     let clusters: Vec<ClusterStatus> = settings.clusters.iter().map(|cluster| ClusterStatus::new(&cluster.name)).collect();
     let tests = ClusterTests::new(settings.clusters.clone(), settings.dlqs.clone(), clock.clone());
     let state = AppState::new(store.clone(), access.clone(), clock.clone(), web_options(&settings, &url))?;
-    let state = state.with_clusters(clusters.clone()).with_cluster_tests(tests);
+    let replays = replays(&settings, &store, &clock, &inspectors);
+    let state = state.with_clusters(clusters.clone()).with_cluster_tests(tests).with_replays(replays);
     let state = match metrics() {
         Some(handle) => state.with_metrics(handle),
         None => state,
@@ -156,6 +159,23 @@ pub async fn start(settings: Settings, clock: Clock) -> Result<Running, AppError
 /// One client for look-ups in each cluster. Nothing is asked yet.
 fn inspectors(clusters: &[ClusterSettings]) -> Result<Vec<Arc<Inspector>>, KafkaError> {
     clusters.iter().map(|cluster| Inspector::connect(cluster).map(Arc::new)).collect()
+}
+
+/// Without clusters where nothing may be sent.
+fn replays(settings: &Settings, store: &Store, clock: &Clock, inspectors: &[Arc<Inspector>]) -> Replays {
+    let cluster = |(settings, inspector): (&ClusterSettings, &Arc<Inspector>)| {
+        (settings.name.clone(), replay::Cluster { settings: settings.clone(), inspector: Arc::clone(inspector) })
+    };
+    let clusters = settings.clusters.iter().zip(inspectors).filter(|_| !settings.read_only).map(cluster).collect();
+    Replays {
+        store: store.clone(),
+        clock: clock.clone(),
+        dlqs: settings.dlqs.clone().into(),
+        terms: settings.terms.clone().into(),
+        approval: settings.approval.clone(),
+        checker: Checker::new(&settings.ledgers, &settings.schemas),
+        clusters: Arc::new(clusters),
+    }
 }
 
 fn start_jobs<'a>(
@@ -201,8 +221,8 @@ fn web_options(settings: &Settings, url: &str) -> WebOptions {
         configured: Configured {
             clusters: settings.clusters.iter().map(configured).collect(),
             checks: settings.checks.clone(),
-            ledgers: settings.ledgers.clone(),
-            schemas: settings.schemas.clone(),
+            ledgers: settings.ledger_parts(),
+            schemas: settings.schema_parts(),
         },
         sample_interval_ms: settings.clusters.iter().map(|cluster| (cluster.name.clone(), interval_ms(cluster))).collect(),
     }

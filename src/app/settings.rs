@@ -1,12 +1,14 @@
 //! What the running program needs of a configuration, wherever that came from.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::audit_key::KeySource;
-use crate::config::{Config, Ledger, Replay, SchemaKind, Tier};
+use crate::config::Config;
 use crate::domain::classify::ClassRule;
 use crate::domain::readiness::Checks;
 use crate::domain::settings::{ClusterSettings, DlqSettings, Secret};
+use crate::domain::terms::{ApprovalTerms, Ledger, ReplayTerms, Schema, SchemaKind, Tier};
 use crate::web::ConfiguredPart;
 
 /// The part of the configuration that this version acts on.
@@ -30,8 +32,11 @@ pub struct Settings {
     pub dlqs: Vec<DlqSettings>,
     /// What each of `dlqs` says of the checks before a replay, in the same order.
     pub checks: Vec<Checks>,
-    pub ledgers: Vec<ConfiguredPart>,
-    pub schemas: Vec<ConfiguredPart>,
+    /// On which terms messages of each of `dlqs` may be replayed, in the same order.
+    pub terms: Vec<ReplayTerms>,
+    pub approval: ApprovalTerms,
+    pub ledgers: BTreeMap<String, Ledger>,
+    pub schemas: BTreeMap<String, Schema>,
     pub class_rules: Vec<ClassRule>,
 }
 
@@ -53,17 +58,31 @@ impl From<&Config> for Settings {
             clusters: config.clusters.clone(),
             dlqs: config.dlq_settings(),
             checks: config.dlqs.iter().map(|dlq| checks(&dlq.replay)).collect(),
-            ledgers: config.ledgers.iter().map(|(name, ledger)| part(name, ledger_kind(ledger))).collect(),
-            schemas: config.schemas.iter().map(|(name, schema)| part(name, schema_kind(&schema.kind))).collect(),
+            terms: config.dlqs.iter().map(|dlq| dlq.replay.clone()).collect(),
+            approval: config.approval.clone(),
+            ledgers: config.ledgers.clone(),
+            schemas: config.schemas.clone(),
             class_rules: config.class_rules.clone(),
         }
     }
 }
 
-fn checks(terms: &Replay) -> Checks {
+fn checks(terms: &ReplayTerms) -> Checks {
     Checks {
         schema: terms.schema.as_ref().map(|schema| schema.schema.clone()),
         ledger: terms.idempotency.as_ref().map(|idempotency| idempotency.ledger.clone()),
+    }
+}
+
+impl Settings {
+    /// The ledgers as pages show them.
+    pub(super) fn ledger_parts(&self) -> Vec<ConfiguredPart> {
+        self.ledgers.iter().map(|(name, ledger)| part(name, ledger_kind(ledger))).collect()
+    }
+
+    /// The schemas as pages show them.
+    pub(super) fn schema_parts(&self) -> Vec<ConfiguredPart> {
+        self.schemas.iter().map(|(name, schema)| part(name, schema_kind(&schema.kind))).collect()
     }
 }
 

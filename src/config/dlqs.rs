@@ -1,13 +1,13 @@
 //! `[[dlq]]`: which topics, how their records are read, and on which terms they may be replayed.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::path::PathBuf;
+use std::collections::BTreeSet;
 
 use super::reader::{Section, closest, one_of};
 use super::values;
 use crate::domain::dialect::Dialect;
 use crate::domain::settings::{CustomDialect, CustomField, DialectChoice, DlqSettings, Encoding, Partitioner, Start, TopicMatch};
 use crate::domain::template::KeyTemplate;
+use crate::domain::terms::{AlsoReadBy, Fence, Idempotency, Order, ReplayTerms, SchemaCheck};
 
 /// One `[[dlq]]` entry.
 #[derive(Debug, Clone)]
@@ -15,81 +15,7 @@ pub struct Dlq {
     /// How its records are read.
     pub settings: DlqSettings,
     /// On which terms they may be replayed.
-    pub replay: Replay,
-}
-
-/// The terms of a replay.
-#[derive(Debug, Clone)]
-pub struct Replay {
-    /// Where messages may be sent: the first is the default, any other topic is refused. `origin` is the topic a message came from.
-    pub targets: Vec<String>,
-    /// The group that reads a retry topic, where it is not the DLQ's consumer group.
-    pub target_groups: BTreeMap<String, String>,
-    pub allow_compacted_target: bool,
-    pub order: Order,
-    pub max_per_second: u32,
-    /// Lag of the target's group, in records, above which a replay pauses.
-    pub pause_at_lag: u64,
-    /// Messages sent and verified before the rest.
-    pub canary: u32,
-    pub canary_timeout_s: u64,
-    /// Share of returned messages, in percent, that halts a batch.
-    pub stop_on_returned_pct: u32,
-    /// Seconds after the consumer passed a message during which it may still come back.
-    pub verify_after_s: u64,
-    /// The consumer keeps the headers that a return is recognised by.
-    pub returns_traceable: bool,
-    pub emergency_replay: bool,
-    pub emergency_max_items: u32,
-    pub waiver_max_items: u32,
-    /// Why this consumer may be sent anything twice; None: it may not.
-    pub consumer_is_idempotent: Option<String>,
-    pub schema: Option<SchemaCheck>,
-    pub idempotency: Option<Idempotency>,
-    pub also_read_by: Vec<AlsoReadBy>,
-}
-
-/// In which order messages of one batch go.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Order {
-    /// Those of one key in the order of their origin.
-    Key,
-    None,
-}
-
-/// `[dlq.schema]`
-#[derive(Debug, Clone)]
-pub struct SchemaCheck {
-    /// Name of a `[schemas.NAME]`.
-    pub schema: String,
-    /// A jq filter that makes older payloads fit.
-    pub transform: Option<PathBuf>,
-    /// In the order of the file.
-    pub fences: Vec<Fence>,
-}
-
-/// A time before which the same shape meant something else.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Fence {
-    pub before_ms: i64,
-    pub reason: String,
-}
-
-/// `[dlq.idempotency]`
-#[derive(Debug, Clone)]
-pub struct Idempotency {
-    /// Name of a `[ledgers.NAME]`.
-    pub ledger: String,
-    /// What the ledger is asked for: `key`, or else `business_key`.
-    pub key: KeyTemplate,
-}
-
-/// `[[dlq.also_read_by]]`: another group that will receive a replay.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct AlsoReadBy {
-    pub group: String,
-    /// Name of a `[ledgers.NAME]`; None: nobody can say whether that group has applied a message.
-    pub ledger: Option<String>,
+    pub replay: ReplayTerms,
 }
 
 /// What `[[dlq]]` entries may refer to.
@@ -231,9 +157,9 @@ fn custom_field(section: &mut Section<'_>, key: &'static str) -> Option<CustomFi
     Some(CustomField { header: header?, encoding: encoding.unwrap_or(Encoding::Text) })
 }
 
-fn replay(section: &mut Section<'_>, names: &Names, business_key: Option<&KeyTemplate>) -> Replay {
+fn replay(section: &mut Section<'_>, names: &Names, business_key: Option<&KeyTemplate>) -> ReplayTerms {
     const ITEMS: std::ops::RangeInclusive<i64> = 1..=1_000_000;
-    let terms = Replay {
+    let terms = ReplayTerms {
         targets: targets(section),
         target_groups: section.text_table("target_groups"),
         allow_compacted_target: section.flag("allow_compacted_target", false),

@@ -3,51 +3,7 @@
 use super::reader::Section;
 use super::values;
 use crate::domain::settings::Secret;
-
-/// One ledger: a fast tier that may forget, a durable one, or both.
-#[derive(Debug, Clone)]
-pub struct Ledger {
-    /// What a claim means that is older than its lease and still in progress.
-    pub expired_claim: ExpiredClaim,
-    /// Asked first.
-    pub hot: Option<RedisLedger>,
-    /// Asked for what the hot tier does not know.
-    pub durable: Option<Tier>,
-}
-
-/// What to think of a claim that outlived its lease.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ExpiredClaim {
-    Hold,
-    Retry,
-}
-
-/// The durable tier.
-#[derive(Debug, Clone)]
-pub enum Tier {
-    Sql { url: Secret, query: String },
-    Http { url: Secret },
-}
-
-/// Keys in Redis.
-#[derive(Debug, Clone)]
-pub struct RedisLedger {
-    pub url: Secret,
-    /// Name of the key; `{id}` is replaced.
-    pub key: String,
-    /// Values that mean applied; when empty, the key's existence does.
-    pub done: Vec<String>,
-    pub in_progress: Vec<String>,
-    pub failed: Vec<String>,
-    /// Values that mean partly applied.
-    pub partial: Vec<String>,
-    /// Seconds for which the consumer keeps a key.
-    pub ttl_s: u64,
-    /// Seconds before the end of `ttl_s` from which an absent key proves nothing.
-    pub margin_s: u64,
-    /// Seconds after which a claim in progress is taken for abandoned.
-    pub claim_lease_s: u64,
-}
+use crate::domain::terms::{ExpiredClaim, Ledger, RedisLedger, Tier};
 
 pub(super) fn ledger(mut section: Section<'_>) -> Ledger {
     let expired_claim = section.word("expired_claim", &[("hold", ExpiredClaim::Hold), ("retry", ExpiredClaim::Retry)]);

@@ -21,12 +21,11 @@ use std::path::{Path, PathBuf};
 use crate::domain::audit::AuditKey;
 use crate::domain::classify::ClassRule;
 use crate::domain::settings::{ClusterSettings, DlqSettings, Secret};
+use crate::domain::terms::{ApprovalTerms, Ledger, Schema};
 
-pub use dlqs::{AlsoReadBy, Dlq, Fence, Idempotency, Order, Replay, SchemaCheck};
+pub use dlqs::Dlq;
 pub use fault::{ConfigError, Fault};
 pub use flags::Flags;
-pub use ledgers::{ExpiredClaim, Ledger, RedisLedger, Tier};
-pub use schemas::{Schema, SchemaKind};
 pub use values::{age_ms, listen_address};
 
 /// Everything that can be configured.
@@ -36,7 +35,7 @@ pub struct Config {
     pub database: Database,
     pub instance: Instance,
     pub auth: Auth,
-    pub approval: Approval,
+    pub approval: ApprovalTerms,
     pub retention: Retention,
     pub audit: Audit,
     /// By name.
@@ -109,20 +108,6 @@ pub struct Auth {
     /// Hours until a signed-in browser must sign in again.
     pub session_hours: i64,
     pub sign_in_attempts_per_minute: u32,
-}
-
-/// `[approval]`
-#[derive(Debug, Clone)]
-pub struct Approval {
-    /// How many others must approve a batch.
-    pub quorum: u32,
-    /// Messages from which a batch needs `large_quorum`.
-    pub large_batch: u32,
-    pub large_quorum: u32,
-    /// Seconds until a proposal that nobody answered expires.
-    pub proposal_ttl_s: u64,
-    /// Seconds until an approval that was not used expires.
-    pub approval_ttl_s: u64,
 }
 
 /// `[retention]`

@@ -1,31 +1,9 @@
 //! `[schemas.NAME]`: what a payload is checked against.
 
-use std::path::PathBuf;
-
 use super::reader::Section;
 use super::values;
 use crate::domain::settings::Secret;
-
-/// One schema.
-#[derive(Debug, Clone)]
-pub struct Schema {
-    pub kind: SchemaKind,
-}
-
-/// Where the schema is found.
-#[derive(Debug, Clone)]
-pub enum SchemaKind {
-    JsonSchema {
-        path: PathBuf,
-    },
-    Registry {
-        /// May hold user and password.
-        url: Secret,
-        subject: String,
-        /// Name of the Protobuf message, where the schema has several.
-        message: Option<String>,
-    },
-}
+use crate::domain::terms::{Schema, SchemaKind};
 
 pub(super) fn schema(mut section: Section<'_>) -> Option<Schema> {
     let Some(kind) = section.required_text("kind", "json_schema") else {

@@ -2,10 +2,11 @@
 
 use super::reader::{Section, Wrong};
 use super::{
-    Approval, Audit, Auth, Config, Database, Dlq, Instance, Purpose, Retention, Server, audit_key, clusters, dlqs, ledgers, schemas, values,
+    Audit, Auth, Config, Database, Dlq, Instance, Purpose, Retention, Server, audit_key, clusters, dlqs, ledgers, schemas, values,
 };
 use crate::domain::classify::{ClassRule, FailureClass, HeaderRule};
 use crate::domain::settings::Secret;
+use crate::domain::terms::ApprovalTerms;
 
 const YEAR_S: i64 = 366 * 86_400;
 
@@ -75,8 +76,8 @@ fn auth(mut section: Section<'_>) -> Auth {
     }
 }
 
-fn approval(mut section: Section<'_>) -> Approval {
-    let approval = Approval {
+fn approval(mut section: Section<'_>) -> ApprovalTerms {
+    let approval = ApprovalTerms {
         quorum: section.number("quorum", 1, 1..=100),
         large_batch: section.number("large_batch", 1_000, 1..=1_000_000_000),
         large_quorum: section.number("large_quorum", 2, 1..=100),

@@ -6,6 +6,7 @@
 pub mod check;
 pub mod client;
 mod ffi;
+pub mod groups;
 pub mod inspect;
 pub mod intake;
 mod token;

@@ -5,6 +5,8 @@
 pub mod redis;
 pub mod sql;
 
+use crate::domain::terms::Ledger;
+
 /// Why a ledger could not be asked.
 #[derive(Debug, thiserror::Error)]
 pub enum LedgerError {
@@ -16,4 +18,15 @@ pub enum LedgerError {
     Unreachable(String),
     #[error("no answer within {0} s")]
     TimedOut(u64),
+}
+
+/// One ledger, its tiers composed.
+#[derive(Debug)]
+pub struct Ledgers {}
+
+impl Ledgers {
+    /// Nothing is opened yet.
+    pub fn new(_ledger: &Ledger) -> Ledgers {
+        Ledgers {}
+    }
 }

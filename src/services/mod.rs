@@ -1,6 +1,6 @@
 //! Use cases, one transaction each. A service never imports another service.
 //!
-//! May use: `domain`, `store`, `kafka`, `ledger`. Called by: `jobs`, `web`, `api`, `app`.
+//! May use: `domain`, `store`, `kafka`, `ledger`, `schema`. Called by: `jobs`, `web`, `api`, `app`.
 
 pub mod access;
 pub mod checkup;
@@ -10,5 +10,8 @@ pub mod health;
 pub mod heat;
 pub mod intake;
 pub mod messages;
+pub mod replay;
+pub mod review;
 pub mod sampling;
 pub mod suggest;
+pub mod verify;

@@ -33,6 +33,9 @@ pub enum StoreError {
     /// The trail needs a key, and the store was opened without.
     #[error("there is no audit key: set audit.key_file")]
     NoAuditKey,
+    /// A move that the state machine does not know: a fault of ours, and nothing was written.
+    #[error("{0}")]
+    InvalidMove(#[from] crate::domain::lifecycle::InvalidTransition),
     /// A stored value is not one that this version writes.
     #[error("stored {what} is not readable: {value}")]
     Unreadable { what: &'static str, value: String },

@@ -20,12 +20,18 @@ pub mod heat;
 pub mod leases;
 pub mod messages;
 pub mod notify;
+pub mod outcomes;
 pub mod positions;
+pub mod replay_items;
+pub mod replays;
+pub mod review;
 pub mod samples;
 mod sql_pieces;
 mod take_in;
 pub mod tokens;
+pub mod transitions;
 pub mod users;
+pub mod verdicts;
 
 use std::sync::Arc;
 

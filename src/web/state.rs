@@ -20,6 +20,7 @@ use crate::services::health::Health;
 use crate::services::heat::Heat;
 use crate::services::intake::ClusterStatus;
 use crate::services::messages::Messages;
+use crate::services::replay::Replays;
 use crate::store::{Store, StoreError};
 
 /// What the configuration says that pages and API need.
@@ -105,6 +106,7 @@ pub struct AppState {
     pub clusters: Arc<[ClusterStatus]>,
     /// Tests of clusters that an admin starts.
     pub cluster_tests: ClusterTests,
+    pub replays: Replays,
     pub metrics: Option<PrometheusHandle>,
     pub options: Arc<WebOptions>,
     pub live: Live,
@@ -130,7 +132,8 @@ impl AppState {
             sample_interval_ms: Arc::new(options.sample_interval_ms.clone()),
         };
         let heat = Heat { store: store.clone(), dlqs: Arc::clone(&dlqs) };
-        let messages = Messages { store: store.clone(), dlqs };
+        let messages = Messages { store: store.clone(), dlqs: Arc::clone(&dlqs) };
+        let replays = Replays::nowhere(store.clone(), clock.clone(), dlqs);
         let cluster_tests = ClusterTests::new(Vec::new(), Vec::new(), clock.clone());
         let sign_ins = Arc::new(SignInLimit::new(options.sign_in_attempts_per_minute));
         let options = Arc::new(WebOptions { public_url: origin, ..options });
@@ -143,6 +146,7 @@ impl AppState {
             messages,
             clusters: Arc::new([]),
             cluster_tests,
+            replays,
             metrics: None,
             options,
             live: Live::default(),
@@ -160,6 +164,12 @@ impl AppState {
     /// The clusters that can be tested, with the last result of each.
     pub fn with_cluster_tests(mut self, tests: ClusterTests) -> AppState {
         self.cluster_tests = tests;
+        self
+    }
+
+    /// Replays on these terms; without, nothing can be proposed.
+    pub fn with_replays(mut self, replays: Replays) -> AppState {
+        self.replays = replays;
         self
     }
 

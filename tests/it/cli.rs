@@ -5,11 +5,12 @@ use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
-use lazaret::config::{Config, ConfigError, Purpose, SchemaKind, Tier};
+use lazaret::config::{Config, ConfigError, Purpose};
 use lazaret::domain::access::{OwnerScope, Principal, Role};
 use lazaret::domain::clock::Clock;
 use lazaret::domain::dialect::Dialect;
 use lazaret::domain::settings::{DialectChoice, Partitioner, Secret, Start, TokenSource, TopicMatch};
+use lazaret::domain::terms::{SchemaKind, Tier};
 use lazaret::services::access::Access;
 use lazaret::store::Store;
 use lazaret::store::audit::EventFilter;

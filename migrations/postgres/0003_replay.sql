@@ -1,0 +1,184 @@
+-- Checks, approval, replay and proof.
+
+-- Each step of a message, written in the transaction of the step. Being taken in is no step: the record is the fact.
+CREATE TABLE transitions (
+    id         BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    message_id BIGINT NOT NULL,
+    dlq_id     BIGINT NOT NULL,
+    at_ms      BIGINT NOT NULL,
+    batch_id   BIGINT,
+    from_state TEXT COLLATE "C" NOT NULL,
+    to_state   TEXT COLLATE "C" NOT NULL,
+    move       TEXT COLLATE "C" NOT NULL,
+    actor      TEXT NOT NULL,
+    reason     TEXT,
+    evidence   TEXT
+);
+CREATE INDEX transitions_message ON transitions (message_id, id);
+
+-- The message that this one came back from.
+ALTER TABLE messages ADD COLUMN replay_of BIGINT;
+
+CREATE TABLE batches (
+    id               BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    dlq_id           BIGINT NOT NULL REFERENCES dlqs,
+    created_at_ms    BIGINT NOT NULL,
+    -- Raised by each change; guards against two who decide at once.
+    version          BIGINT NOT NULL,
+    -- Messages above this id were not there when it was frozen.
+    as_of_message_id BIGINT NOT NULL,
+    -- How far freezing has come, downwards; null: done.
+    freeze_after     BIGINT,
+    submitted_at_ms  BIGINT,
+    approved_at_ms   BIGINT,
+    started_at_ms    BIGINT,
+    ended_at_ms      BIGINT,
+    verified_at_ms   BIGINT,
+    -- The steps of canary and ramp: items of stages up to this one may go.
+    stage            INTEGER NOT NULL,
+    stage_since_ms   BIGINT,
+    quorum           INTEGER NOT NULL,
+    emergency        BOOLEAN NOT NULL,
+    -- Submitted by itself once the preflight is through and nothing is missing.
+    auto_submit      BOOLEAN NOT NULL,
+    -- Goes on although the canary is not proven: an approver said so.
+    unproven_allowed BOOLEAN NOT NULL,
+    uid              TEXT COLLATE "C" NOT NULL UNIQUE, -- begins each replay id; random
+    form_id          TEXT COLLATE "C" NOT NULL UNIQUE, -- made with the form: the same form sent twice is one batch
+    state            TEXT COLLATE "C" NOT NULL,
+    proposer         TEXT NOT NULL,
+    proposer_folded  TEXT COLLATE "C" NOT NULL,
+    reason           TEXT NOT NULL,
+    why_now          TEXT,
+    incident         TEXT,
+    -- Why it is where it is: halted, paused, rejected, waiting.
+    note             TEXT,
+    scope            TEXT NOT NULL, -- JSON: the filter or the ids that were asked for
+    plan             TEXT NOT NULL, -- JSON, domain::replay::Plan
+    forecast         TEXT,          -- JSON, domain::replay::Forecast
+    warnings         TEXT,          -- JSON list of domain::replay::Warning
+    digest           TEXT COLLATE "C",
+    -- Progress, changed in the transactions that change items.
+    items            BIGINT NOT NULL DEFAULT 0,
+    checked          BIGINT NOT NULL DEFAULT 0,
+    sent             BIGINT NOT NULL DEFAULT 0,
+    sent_unchecked   BIGINT NOT NULL DEFAULT 0,
+    already_applied  BIGINT NOT NULL DEFAULT 0,
+    archived         BIGINT NOT NULL DEFAULT 0,
+    held             BIGINT NOT NULL DEFAULT 0,
+    blocked          BIGINT NOT NULL DEFAULT 0,
+    not_sent         BIGINT NOT NULL DEFAULT 0,
+    confirmed_ledger BIGINT NOT NULL DEFAULT 0,
+    confirmed_offset BIGINT NOT NULL DEFAULT 0,
+    returned         BIGINT NOT NULL DEFAULT 0,
+    unproven         BIGINT NOT NULL DEFAULT 0
+);
+CREATE INDEX batches_dlq ON batches (dlq_id, id);
+CREATE INDEX batches_state ON batches (state, id);
+
+CREATE TABLE replay_items (
+    batch_id         BIGINT NOT NULL,
+    message_id       BIGINT NOT NULL,
+    -- Order of the origin: its offset, or the message's id where that is not known.
+    place            BIGINT NOT NULL,
+    -- The first 8 bytes of the SHA-256 of the record key; null: no key, or order does not matter.
+    key_hash         BIGINT,
+    group_id         BIGINT NOT NULL,
+    lower_bound      BIGINT,
+    intended_at_ms   BIGINT,
+    sent_offset      BIGINT,
+    sent_at_ms       BIGINT,
+    -- When the target's group was seen past it.
+    passed_at_ms     BIGINT,
+    resolved_at_ms   BIGINT,
+    blocked_by       BIGINT,
+    -- The message as which it came back.
+    returned_as      BIGINT,
+    -- Of the lease under which it was intended.
+    epoch            BIGINT,
+    stage            INTEGER NOT NULL,
+    lap              INTEGER NOT NULL,
+    origin_partition INTEGER,
+    target_partition INTEGER,
+    -- The batch is live and the item has not ended: no other batch may take its message.
+    live             BOOLEAN NOT NULL,
+    unchecked        BOOLEAN NOT NULL DEFAULT false,
+    state            TEXT COLLATE "C" NOT NULL,
+    outcome          TEXT COLLATE "C",
+    proof            TEXT COLLATE "C",
+    -- What the preflight said, a word of domain::verdict::Decision, or blocked.
+    forecast         TEXT COLLATE "C",
+    note             TEXT,
+    body_hash        BYTEA NOT NULL,
+    PRIMARY KEY (batch_id, message_id)
+);
+CREATE UNIQUE INDEX replay_items_live ON replay_items (message_id) WHERE live;
+-- What goes next, in the order of the origin.
+CREATE INDEX replay_items_next ON replay_items (batch_id, state, stage, place, message_id);
+-- Items of one key, to see what blocks what.
+CREATE INDEX replay_items_key ON replay_items (batch_id, key_hash, place, message_id) WHERE key_hash IS NOT NULL;
+-- What was sent there, for a dead letter that came from there.
+CREATE INDEX replay_items_sent ON replay_items (sent_offset, target_partition) WHERE sent_offset IS NOT NULL;
+-- What still waits for its outcome.
+CREATE INDEX replay_items_pending ON replay_items (batch_id, target_partition, sent_offset) WHERE outcome = 'pending';
+CREATE INDEX replay_items_message ON replay_items (message_id, batch_id);
+
+CREATE TABLE approvals (
+    batch_id      BIGINT NOT NULL REFERENCES batches,
+    at_ms         BIGINT NOT NULL,
+    name          TEXT NOT NULL,
+    name_folded   TEXT COLLATE "C" NOT NULL,
+    digest        TEXT COLLATE "C" NOT NULL,
+    comment       TEXT,
+    PRIMARY KEY (batch_id, name_folded)
+);
+
+-- What happened to a batch, for its log.
+CREATE TABLE batch_log (
+    id       BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    batch_id BIGINT NOT NULL,
+    at_ms    BIGINT NOT NULL,
+    actor    TEXT NOT NULL,
+    entry    TEXT NOT NULL
+);
+CREATE INDEX batch_log_batch ON batch_log (batch_id, id);
+
+-- Evidence: what was asked, what was answered, when. One row for both checks of a message.
+CREATE TABLE verdicts (
+    id          BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    message_id  BIGINT NOT NULL,
+    batch_id    BIGINT NOT NULL,
+    at_ms       BIGINT NOT NULL,
+    phase       TEXT COLLATE "C" NOT NULL, -- preflight | sending | in_doubt
+    schema      TEXT COLLATE "C" NOT NULL,
+    idempotency TEXT COLLATE "C" NOT NULL,
+    decision    TEXT COLLATE "C" NOT NULL,
+    schema_note TEXT,
+    asked       TEXT,
+    answered    TEXT,
+    others      TEXT -- JSON list of [group, verdict]
+);
+CREATE INDEX verdicts_message ON verdicts (message_id, id);
+
+-- How far a consumer group had come when it was last looked at, by partition; kept while something sent there waits for its outcome.
+CREATE TABLE group_looks (
+    cluster        TEXT COLLATE "C" NOT NULL,
+    consumer_group TEXT COLLATE "C" NOT NULL,
+    topic          TEXT COLLATE "C" NOT NULL,
+    partition      INTEGER NOT NULL,
+    at_ms          BIGINT NOT NULL,
+    committed      BIGINT,
+    members        TEXT NOT NULL, -- JSON list of member ids
+    PRIMARY KEY (cluster, consumer_group, topic, partition)
+);
+
+-- Where records taken in came from, while something that was sent there may still come back.
+CREATE TABLE return_traces (
+    dlq_id     BIGINT NOT NULL,
+    topic      TEXT COLLATE "C" NOT NULL,
+    partition  INTEGER NOT NULL,
+    "offset"   BIGINT NOT NULL,
+    message_id BIGINT NOT NULL,
+    at_ms      BIGINT NOT NULL,
+    PRIMARY KEY (dlq_id, topic, partition, "offset", message_id)
+);

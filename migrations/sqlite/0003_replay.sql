@@ -1,0 +1,184 @@
+-- Checks, approval, replay and proof.
+
+-- Each step of a message, written in the transaction of the step. Being taken in is no step: the record is the fact.
+CREATE TABLE transitions (
+    id         INTEGER PRIMARY KEY AUTOINCREMENT,
+    message_id INTEGER NOT NULL,
+    dlq_id     INTEGER NOT NULL,
+    at_ms      INTEGER NOT NULL,
+    batch_id   INTEGER,
+    from_state TEXT NOT NULL,
+    to_state   TEXT NOT NULL,
+    move       TEXT NOT NULL,
+    actor      TEXT NOT NULL,
+    reason     TEXT,
+    evidence   TEXT
+) STRICT;
+CREATE INDEX transitions_message ON transitions (message_id, id);
+
+-- The message that this one came back from.
+ALTER TABLE messages ADD COLUMN replay_of INTEGER;
+
+CREATE TABLE batches (
+    id               INTEGER PRIMARY KEY AUTOINCREMENT,
+    dlq_id           INTEGER NOT NULL REFERENCES dlqs,
+    created_at_ms    INTEGER NOT NULL,
+    -- Raised by each change; guards against two who decide at once.
+    version          INTEGER NOT NULL,
+    -- Messages above this id were not there when it was frozen.
+    as_of_message_id INTEGER NOT NULL,
+    -- How far freezing has come, downwards; null: done.
+    freeze_after     INTEGER,
+    submitted_at_ms  INTEGER,
+    approved_at_ms   INTEGER,
+    started_at_ms    INTEGER,
+    ended_at_ms      INTEGER,
+    verified_at_ms   INTEGER,
+    -- The steps of canary and ramp: items of stages up to this one may go.
+    stage            INTEGER NOT NULL,
+    stage_since_ms   INTEGER,
+    quorum           INTEGER NOT NULL,
+    emergency        INTEGER NOT NULL,
+    -- Submitted by itself once the preflight is through and nothing is missing.
+    auto_submit      INTEGER NOT NULL,
+    -- Goes on although the canary is not proven: an approver said so.
+    unproven_allowed INTEGER NOT NULL,
+    uid              TEXT NOT NULL UNIQUE, -- begins each replay id; random
+    form_id          TEXT NOT NULL UNIQUE, -- made with the form: the same form sent twice is one batch
+    state            TEXT NOT NULL,
+    proposer         TEXT NOT NULL,
+    proposer_folded  TEXT NOT NULL,
+    reason           TEXT NOT NULL,
+    why_now          TEXT,
+    incident         TEXT,
+    -- Why it is where it is: halted, paused, rejected, waiting.
+    note             TEXT,
+    scope            TEXT NOT NULL, -- JSON: the filter or the ids that were asked for
+    plan             TEXT NOT NULL, -- JSON, domain::replay::Plan
+    forecast         TEXT,          -- JSON, domain::replay::Forecast
+    warnings         TEXT,          -- JSON list of domain::replay::Warning
+    digest           TEXT,
+    -- Progress, changed in the transactions that change items.
+    items            INTEGER NOT NULL DEFAULT 0,
+    checked          INTEGER NOT NULL DEFAULT 0,
+    sent             INTEGER NOT NULL DEFAULT 0,
+    sent_unchecked   INTEGER NOT NULL DEFAULT 0,
+    already_applied  INTEGER NOT NULL DEFAULT 0,
+    archived         INTEGER NOT NULL DEFAULT 0,
+    held             INTEGER NOT NULL DEFAULT 0,
+    blocked          INTEGER NOT NULL DEFAULT 0,
+    not_sent         INTEGER NOT NULL DEFAULT 0,
+    confirmed_ledger INTEGER NOT NULL DEFAULT 0,
+    confirmed_offset INTEGER NOT NULL DEFAULT 0,
+    returned         INTEGER NOT NULL DEFAULT 0,
+    unproven         INTEGER NOT NULL DEFAULT 0
+) STRICT;
+CREATE INDEX batches_dlq ON batches (dlq_id, id);
+CREATE INDEX batches_state ON batches (state, id);
+
+CREATE TABLE replay_items (
+    batch_id         INTEGER NOT NULL,
+    message_id       INTEGER NOT NULL,
+    -- Order of the origin: its offset, or the message's id where that is not known.
+    place            INTEGER NOT NULL,
+    -- The first 8 bytes of the SHA-256 of the record key; null: no key, or order does not matter.
+    key_hash         INTEGER,
+    group_id         INTEGER NOT NULL,
+    lower_bound      INTEGER,
+    intended_at_ms   INTEGER,
+    sent_offset      INTEGER,
+    sent_at_ms       INTEGER,
+    -- When the target's group was seen past it.
+    passed_at_ms     INTEGER,
+    resolved_at_ms   INTEGER,
+    blocked_by       INTEGER,
+    -- The message as which it came back.
+    returned_as      INTEGER,
+    -- Of the lease under which it was intended.
+    epoch            INTEGER,
+    stage            INTEGER NOT NULL,
+    lap              INTEGER NOT NULL,
+    origin_partition INTEGER,
+    target_partition INTEGER,
+    -- The batch is live and the item has not ended: no other batch may take its message.
+    live             INTEGER NOT NULL,
+    unchecked        INTEGER NOT NULL DEFAULT 0,
+    state            TEXT NOT NULL,
+    outcome          TEXT,
+    proof            TEXT,
+    -- What the preflight said, a word of domain::verdict::Decision, or blocked.
+    forecast         TEXT,
+    note             TEXT,
+    body_hash        BLOB NOT NULL,
+    PRIMARY KEY (batch_id, message_id)
+) STRICT;
+CREATE UNIQUE INDEX replay_items_live ON replay_items (message_id) WHERE live;
+-- What goes next, in the order of the origin.
+CREATE INDEX replay_items_next ON replay_items (batch_id, state, stage, place, message_id);
+-- Items of one key, to see what blocks what.
+CREATE INDEX replay_items_key ON replay_items (batch_id, key_hash, place, message_id) WHERE key_hash IS NOT NULL;
+-- What was sent there, for a dead letter that came from there.
+CREATE INDEX replay_items_sent ON replay_items (sent_offset, target_partition) WHERE sent_offset IS NOT NULL;
+-- What still waits for its outcome.
+CREATE INDEX replay_items_pending ON replay_items (batch_id, target_partition, sent_offset) WHERE outcome = 'pending';
+CREATE INDEX replay_items_message ON replay_items (message_id, batch_id);
+
+CREATE TABLE approvals (
+    batch_id      INTEGER NOT NULL REFERENCES batches,
+    at_ms         INTEGER NOT NULL,
+    name          TEXT NOT NULL,
+    name_folded   TEXT NOT NULL,
+    digest        TEXT NOT NULL,
+    comment       TEXT,
+    PRIMARY KEY (batch_id, name_folded)
+) STRICT;
+
+-- What happened to a batch, for its log.
+CREATE TABLE batch_log (
+    id       INTEGER PRIMARY KEY AUTOINCREMENT,
+    batch_id INTEGER NOT NULL,
+    at_ms    INTEGER NOT NULL,
+    actor    TEXT NOT NULL,
+    entry    TEXT NOT NULL
+) STRICT;
+CREATE INDEX batch_log_batch ON batch_log (batch_id, id);
+
+-- Evidence: what was asked, what was answered, when. One row for both checks of a message.
+CREATE TABLE verdicts (
+    id          INTEGER PRIMARY KEY AUTOINCREMENT,
+    message_id  INTEGER NOT NULL,
+    batch_id    INTEGER NOT NULL,
+    at_ms       INTEGER NOT NULL,
+    phase       TEXT NOT NULL, -- preflight | sending | in_doubt
+    schema      TEXT NOT NULL,
+    idempotency TEXT NOT NULL,
+    decision    TEXT NOT NULL,
+    schema_note TEXT,
+    asked       TEXT,
+    answered    TEXT,
+    others      TEXT -- JSON list of [group, verdict]
+) STRICT;
+CREATE INDEX verdicts_message ON verdicts (message_id, id);
+
+-- How far a consumer group had come when it was last looked at, by partition; kept while something sent there waits for its outcome.
+CREATE TABLE group_looks (
+    cluster        TEXT NOT NULL,
+    consumer_group TEXT NOT NULL,
+    topic          TEXT NOT NULL,
+    partition      INTEGER NOT NULL,
+    at_ms          INTEGER NOT NULL,
+    committed      INTEGER,
+    members        TEXT NOT NULL, -- JSON list of member ids
+    PRIMARY KEY (cluster, consumer_group, topic, partition)
+) STRICT;
+
+-- Where records taken in came from, while something that was sent there may still come back.
+CREATE TABLE return_traces (
+    dlq_id     INTEGER NOT NULL,
+    topic      TEXT NOT NULL,
+    partition  INTEGER NOT NULL,
+    "offset"   INTEGER NOT NULL,
+    message_id INTEGER NOT NULL,
+    at_ms      INTEGER NOT NULL,
+    PRIMARY KEY (dlq_id, topic, partition, "offset", message_id)
+) STRICT;

@@ -1,0 +1,1 @@
+//! Review: what a person does to messages by hand.

@@ -1,0 +1,1 @@
+//! Verification: what was sent counts as a success only when proven.

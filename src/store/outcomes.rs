@@ -1,0 +1,1 @@
+//! What became of what was sent: proofs, returns, and what is known of consumer groups.

@@ -1,0 +1,429 @@
+//! Batches: what was proposed, by whom, where it stands, and how far it has come.
+//!
+//! Locks are taken in one order by everybody: messages (by id), then items, then the batch, then counters, then the trail.
+
+use super::sql_pieces::{optional_text, text};
+use super::{Store, StoreError, Tx};
+use crate::domain::replay::{BatchMove, BatchState, Forecast, Plan, Progress, Warning};
+
+/// A batch as it is stored.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Batch {
+    pub id: i64,
+    pub dlq_id: i64,
+    pub cluster: String,
+    /// The DLQ's topic.
+    pub topic: String,
+    /// Raised by each change of state or plan.
+    pub version: i64,
+    pub created_at_ms: i64,
+    /// Messages above this id were not there when it was frozen.
+    pub as_of_message_id: i64,
+    /// How far freezing has come, downwards; None: it is done.
+    pub freeze_after: Option<i64>,
+    pub submitted_at_ms: Option<i64>,
+    pub approved_at_ms: Option<i64>,
+    pub started_at_ms: Option<i64>,
+    pub ended_at_ms: Option<i64>,
+    pub verified_at_ms: Option<i64>,
+    /// Items of stages up to this one may go: 0 is the canary.
+    pub stage: i32,
+    pub stage_since_ms: Option<i64>,
+    pub quorum: u32,
+    pub emergency: bool,
+    pub auto_submit: bool,
+    pub unproven_allowed: bool,
+    /// Begins each replay id.
+    pub uid: String,
+    pub state: BatchState,
+    /// The user's name, or "token NAME".
+    pub proposer: String,
+    pub proposer_folded: String,
+    pub reason: String,
+    pub why_now: Option<String>,
+    pub incident: Option<String>,
+    /// Why it is where it is.
+    pub note: Option<String>,
+    pub scope: Scope,
+    pub plan: Plan,
+    /// None: the preflight is not through.
+    pub forecast: Option<Forecast>,
+    pub warnings: Vec<Warning>,
+    pub digest: Option<String>,
+    pub progress: Progress,
+}
+
+/// What was asked for.
+#[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Scope {
+    /// The query string of the list of messages, as `/messages?..` takes it.
+    Filter(String),
+    MessageIds(Vec<i64>),
+}
+
+/// A batch to be stored, in the state `draft`.
+#[derive(Debug, Clone)]
+pub struct NewBatch {
+    pub dlq_id: i64,
+    pub created_at_ms: i64,
+    pub as_of_message_id: i64,
+    pub quorum: u32,
+    pub emergency: bool,
+    pub auto_submit: bool,
+    pub uid: String,
+    pub form_id: String,
+    pub proposer: String,
+    pub proposer_folded: String,
+    pub reason: String,
+    pub why_now: Option<String>,
+    pub incident: Option<String>,
+    pub scope: Scope,
+    pub plan: Plan,
+}
+
+/// Batches, newest first.
+#[derive(Debug, Clone, PartialEq)]
+pub struct BatchPage {
+    pub items: Vec<Batch>,
+    /// Pass as `before` for the following page; None on the last.
+    pub next: Option<i64>,
+}
+
+/// Which batches. What is None does not narrow.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct BatchFilter {
+    pub dlq_id: Option<i64>,
+    pub state: Option<BatchState>,
+}
+
+/// An approval that was given.
+#[derive(Debug, Clone, PartialEq, Eq, sqlx::FromRow)]
+pub struct Approval {
+    pub name: String,
+    pub name_folded: String,
+    pub at_ms: i64,
+    pub digest: String,
+    pub comment: Option<String>,
+}
+
+/// A line of a batch's log.
+#[derive(Debug, Clone, PartialEq, Eq, sqlx::FromRow)]
+pub struct LogLine {
+    pub id: i64,
+    pub at_ms: i64,
+    pub actor: String,
+    pub entry: String,
+}
+
+macro_rules! batch_row {
+    () => {
+        "SELECT b.id, b.dlq_id, d.cluster, d.topic, b.version, b.created_at_ms, b.as_of_message_id, b.freeze_after, b.submitted_at_ms, b.approved_at_ms, \
+         b.started_at_ms, b.ended_at_ms, b.verified_at_ms, b.stage, b.stage_since_ms, b.quorum, b.emergency, b.auto_submit, b.unproven_allowed, b.uid, \
+         b.state, b.proposer, b.proposer_folded, b.reason, b.why_now, b.incident, b.note, b.scope, b.plan, b.forecast, b.warnings, b.digest, \
+         b.items, b.checked, b.sent, b.sent_unchecked, b.already_applied, b.archived, b.held, b.blocked, b.not_sent, b.confirmed_ledger, \
+         b.confirmed_offset, b.returned, b.unproven FROM batches b JOIN dlqs d ON d.id = b.dlq_id "
+    };
+}
+
+#[derive(sqlx::FromRow)]
+pub(super) struct RawBatch {
+    id: i64,
+    dlq_id: i64,
+    cluster: String,
+    topic: String,
+    version: i64,
+    created_at_ms: i64,
+    as_of_message_id: i64,
+    freeze_after: Option<i64>,
+    submitted_at_ms: Option<i64>,
+    approved_at_ms: Option<i64>,
+    started_at_ms: Option<i64>,
+    ended_at_ms: Option<i64>,
+    verified_at_ms: Option<i64>,
+    stage: i32,
+    stage_since_ms: Option<i64>,
+    quorum: i32,
+    emergency: bool,
+    auto_submit: bool,
+    unproven_allowed: bool,
+    uid: String,
+    state: String,
+    proposer: String,
+    proposer_folded: String,
+    reason: String,
+    why_now: Option<String>,
+    incident: Option<String>,
+    note: Option<String>,
+    scope: String,
+    plan: String,
+    forecast: Option<String>,
+    warnings: Option<String>,
+    digest: Option<String>,
+    items: i64,
+    checked: i64,
+    sent: i64,
+    sent_unchecked: i64,
+    already_applied: i64,
+    archived: i64,
+    held: i64,
+    blocked: i64,
+    not_sent: i64,
+    confirmed_ledger: i64,
+    confirmed_offset: i64,
+    returned: i64,
+    unproven: i64,
+}
+
+fn json<T: serde::de::DeserializeOwned>(what: &'static str, text: &str) -> Result<T, StoreError> {
+    serde_json::from_str(text).map_err(|_| StoreError::unreadable(what, text))
+}
+
+fn to_json(value: &impl serde::Serialize) -> String {
+    serde_json::to_string(value).expect("plain structs of numbers and texts have a JSON form")
+}
+
+impl TryFrom<RawBatch> for Batch {
+    type Error = StoreError;
+
+    fn try_from(raw: RawBatch) -> Result<Batch, StoreError> {
+        Ok(Batch {
+            state: raw.state.parse().map_err(|_| StoreError::unreadable("state of a replay", &raw.state))?,
+            scope: json("scope of a replay", &raw.scope)?,
+            plan: json("plan of a replay", &raw.plan)?,
+            forecast: raw.forecast.as_deref().map(|text| json("forecast of a replay", text)).transpose()?,
+            warnings: raw.warnings.as_deref().map_or(Ok(Vec::new()), |text| json("warnings of a replay", text))?,
+            quorum: u32::try_from(raw.quorum).unwrap_or(1),
+            progress: Progress {
+                items: raw.items,
+                checked: raw.checked,
+                sent: raw.sent,
+                sent_unchecked: raw.sent_unchecked,
+                already_applied: raw.already_applied,
+                archived: raw.archived,
+                held: raw.held,
+                blocked: raw.blocked,
+                not_sent: raw.not_sent,
+                confirmed_ledger: raw.confirmed_ledger,
+                confirmed_offset: raw.confirmed_offset,
+                returned: raw.returned,
+                unproven: raw.unproven,
+            },
+            id: raw.id,
+            dlq_id: raw.dlq_id,
+            cluster: raw.cluster,
+            topic: raw.topic,
+            version: raw.version,
+            created_at_ms: raw.created_at_ms,
+            as_of_message_id: raw.as_of_message_id,
+            freeze_after: raw.freeze_after,
+            submitted_at_ms: raw.submitted_at_ms,
+            approved_at_ms: raw.approved_at_ms,
+            started_at_ms: raw.started_at_ms,
+            ended_at_ms: raw.ended_at_ms,
+            verified_at_ms: raw.verified_at_ms,
+            stage: raw.stage,
+            stage_since_ms: raw.stage_since_ms,
+            emergency: raw.emergency,
+            auto_submit: raw.auto_submit,
+            unproven_allowed: raw.unproven_allowed,
+            uid: raw.uid,
+            proposer: raw.proposer,
+            proposer_folded: raw.proposer_folded,
+            reason: raw.reason,
+            why_now: raw.why_now,
+            incident: raw.incident,
+            note: raw.note,
+            digest: raw.digest,
+        })
+    }
+}
+
+impl Store {
+    /// One batch; None: there is none of that id.
+    ///
+    /// # Errors
+    /// The database could not be asked, or the row holds something no version wrote.
+    pub async fn batch(&self, id: i64) -> Result<Option<Batch>, StoreError> {
+        const SQL: &str = concat!(batch_row!(), "WHERE b.id = $1");
+        let raw = read!(self, |pool| { sqlx::query_as::<Db, RawBatch>(SQL).bind(id).fetch_optional(pool).await? })?;
+        raw.map(Batch::try_from).transpose()
+    }
+
+    /// The batch that a form made, for a form that is sent twice.
+    ///
+    /// # Errors
+    /// As [`Store::batch`].
+    pub async fn batch_of_form(&self, form_id: &str) -> Result<Option<Batch>, StoreError> {
+        const SQL: &str = concat!(batch_row!(), "WHERE b.form_id = $1");
+        let raw = read!(self, |pool| { sqlx::query_as::<Db, RawBatch>(SQL).bind(text(form_id)).fetch_optional(pool).await? })?;
+        raw.map(Batch::try_from).transpose()
+    }
+
+    /// The batch whose replay ids begin so.
+    ///
+    /// # Errors
+    /// As [`Store::batch`].
+    pub async fn batch_of_uid(&self, uid: &str) -> Result<Option<Batch>, StoreError> {
+        const SQL: &str = concat!(batch_row!(), "WHERE b.uid = $1");
+        let raw = read!(self, |pool| { sqlx::query_as::<Db, RawBatch>(SQL).bind(text(uid)).fetch_optional(pool).await? })?;
+        raw.map(Batch::try_from).transpose()
+    }
+
+    /// Batches, newest first: those before the id `before`, at most `limit`.
+    ///
+    /// # Errors
+    /// As [`Store::batch`].
+    pub async fn batches(&self, filter: &BatchFilter, before: Option<i64>, limit: i64) -> Result<BatchPage, StoreError> {
+        const SQL: &str = concat!(
+            batch_row!(),
+            "WHERE b.id < $1 AND ($2 = 0 OR b.dlq_id = $2) AND (CAST($3 AS TEXT) IS NULL OR b.state = $3) ORDER BY b.id DESC LIMIT $4"
+        );
+        let rows: Vec<RawBatch> = read!(self, |pool| {
+            let query = sqlx::query_as::<Db, RawBatch>(SQL).bind(before.unwrap_or(i64::MAX)).bind(filter.dlq_id.unwrap_or(0));
+            query.bind(filter.state.map(BatchState::as_str)).bind(limit + 1).fetch_all(pool).await?
+        })?;
+        let mut items = rows.into_iter().map(Batch::try_from).collect::<Result<Vec<_>, _>>()?;
+        let more = items.len() > usize::try_from(limit).unwrap_or(usize::MAX);
+        items.truncate(usize::try_from(limit).unwrap_or(usize::MAX));
+        let next = items.last().filter(|_| more).map(|batch| batch.id);
+        Ok(BatchPage { items, next })
+    }
+
+    /// Batches of a cluster in one state, oldest first.
+    ///
+    /// # Errors
+    /// As [`Store::batch`].
+    pub async fn batches_in(&self, cluster: &str, state: BatchState) -> Result<Vec<Batch>, StoreError> {
+        const SQL: &str = concat!(batch_row!(), "WHERE b.state = $1 AND d.cluster = $2 ORDER BY b.id");
+        let rows: Vec<RawBatch> =
+            read!(self, |pool| { sqlx::query_as::<Db, RawBatch>(SQL).bind(state.as_str()).bind(text(cluster)).fetch_all(pool).await? })?;
+        rows.into_iter().map(Batch::try_from).collect()
+    }
+
+    /// Who has approved a batch, in order.
+    ///
+    /// # Errors
+    /// The database could not be asked.
+    pub async fn approvals(&self, batch_id: i64) -> Result<Vec<Approval>, StoreError> {
+        const SQL: &str = "SELECT name, name_folded, at_ms, digest, comment FROM approvals WHERE batch_id = $1 ORDER BY at_ms, name_folded";
+        read!(self, |pool| { sqlx::query_as::<Db, Approval>(SQL).bind(batch_id).fetch_all(pool).await? })
+    }
+
+    /// The newest lines of a batch's log, newest first.
+    ///
+    /// # Errors
+    /// The database could not be asked.
+    pub async fn batch_log(&self, batch_id: i64, limit: i64) -> Result<Vec<LogLine>, StoreError> {
+        const SQL: &str = "SELECT id, at_ms, actor, entry FROM batch_log WHERE batch_id = $1 ORDER BY id DESC LIMIT $2";
+        read!(self, |pool| { sqlx::query_as::<Db, LogLine>(SQL).bind(batch_id).bind(limit).fetch_all(pool).await? })
+    }
+}
+
+/// The batch as it is within a transaction, locked until that ends.
+///
+/// # Errors
+/// As [`Store::batch`].
+pub async fn locked(tx: &mut Tx, id: i64) -> Result<Option<Batch>, StoreError> {
+    // An update that changes nothing locks the row on both databases.
+    const LOCK: &str = "UPDATE batches SET version = version WHERE id = $1";
+    const SQL: &str = concat!(batch_row!(), "WHERE b.id = $1");
+    let raw = in_tx!(tx, |connection| {
+        sqlx::query(LOCK).bind(id).execute(&mut *connection).await?;
+        sqlx::query_as::<Db, RawBatch>(SQL).bind(id).fetch_optional(&mut *connection).await?
+    })?;
+    raw.map(Batch::try_from).transpose()
+}
+
+/// Stores a new batch and returns its id. None: the same form made one before.
+///
+/// # Errors
+/// The database could not be asked.
+pub async fn insert(tx: &mut Tx, new: &NewBatch) -> Result<Option<i64>, StoreError> {
+    const SQL: &str =
+        "INSERT INTO batches (dlq_id, created_at_ms, version, as_of_message_id, freeze_after, stage, quorum, emergency, auto_submit,
+            unproven_allowed, uid, form_id, state, proposer, proposer_folded, reason, why_now, incident, scope, plan)
+         VALUES ($1, $2, 1, $3, $4, 0, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18)
+         ON CONFLICT (form_id) DO NOTHING RETURNING id";
+    let (scope, plan) = (to_json(&new.scope), to_json(&new.plan));
+    in_tx!(tx, |connection| {
+        let query = sqlx::query_scalar::<Db, i64>(SQL).bind(new.dlq_id).bind(new.created_at_ms).bind(new.as_of_message_id);
+        let query = query.bind(new.as_of_message_id.saturating_add(1)).bind(i32::try_from(new.quorum).unwrap_or(i32::MAX));
+        let query = query.bind(new.emergency).bind(new.auto_submit).bind(false).bind(text(&new.uid)).bind(text(&new.form_id));
+        let query = query.bind(BatchState::Draft.as_str()).bind(text(&new.proposer)).bind(text(&new.proposer_folded));
+        let query = query.bind(text(&new.reason)).bind(optional_text(new.why_now.as_deref())).bind(optional_text(new.incident.as_deref()));
+        query.bind(text(&scope)).bind(text(&plan)).fetch_optional(&mut *connection).await?
+    })
+}
+
+/// How a change of state ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Moved {
+    To(BatchState),
+    /// It is in another state by now, or another version: nothing was written.
+    Not,
+}
+
+/// Moves a batch from the state and version that the caller saw, with a note that says why.
+///
+/// # Errors
+/// The database could not be asked. A move that the machine does not know is [`Moved::Not`].
+pub async fn move_batch(tx: &mut Tx, seen: &Batch, movement: BatchMove, note: Option<&str>, now_ms: i64) -> Result<Moved, StoreError> {
+    const SQL: &str = "UPDATE batches SET state = $1, version = version + 1, note = $2,
+            submitted_at_ms = CASE WHEN $3 = 'submit' THEN $4 ELSE submitted_at_ms END,
+            approved_at_ms = CASE WHEN $3 = 'approve' THEN $4 WHEN $3 = 'reopen' THEN NULL ELSE approved_at_ms END,
+            started_at_ms = CASE WHEN $3 = 'start' THEN $4 ELSE started_at_ms END,
+            ended_at_ms = CASE WHEN $3 IN ('finish', 'stop', 'reject', 'expire') THEN $4 ELSE ended_at_ms END,
+            verified_at_ms = CASE WHEN $3 = 'verify' THEN $4 ELSE verified_at_ms END
+         WHERE id = $5 AND state = $6 AND version = $7";
+    let Ok(next) = seen.state.after(movement) else { return Ok(Moved::Not) };
+    let word = serde_json::to_value(movement).ok().and_then(|word| word.as_str().map(str::to_owned)).unwrap_or_default();
+    let changed = in_tx!(tx, |connection| {
+        let query = sqlx::query(SQL).bind(next.as_str()).bind(optional_text(note)).bind(word).bind(now_ms);
+        query.bind(seen.id).bind(seen.state.as_str()).bind(seen.version).execute(&mut *connection).await?.rows_affected()
+    })?;
+    Ok(if changed == 1 { Moved::To(next) } else { Moved::Not })
+}
+
+/// Adds a line to a batch's log.
+///
+/// # Errors
+/// The database could not be asked.
+pub async fn log(tx: &mut Tx, batch_id: i64, at_ms: i64, actor: &str, entry: &str) -> Result<(), StoreError> {
+    const SQL: &str = "INSERT INTO batch_log (batch_id, at_ms, actor, entry) VALUES ($1, $2, $3, $4)";
+    in_tx!(tx, |connection| {
+        sqlx::query(SQL).bind(batch_id).bind(at_ms).bind(text(actor)).bind(text(entry)).execute(&mut *connection).await?;
+    })
+}
+
+/// Adds to a batch's progress what a transaction changed; fields are amounts to add.
+///
+/// # Errors
+/// The database could not be asked.
+pub async fn add_progress(tx: &mut Tx, batch_id: i64, add: &Progress) -> Result<(), StoreError> {
+    const SQL: &str = "UPDATE batches SET items = items + $2, checked = checked + $3, sent = sent + $4, sent_unchecked = sent_unchecked + $5,
+            already_applied = already_applied + $6, archived = archived + $7, held = held + $8, blocked = blocked + $9, not_sent = not_sent + $10,
+            confirmed_ledger = confirmed_ledger + $11, confirmed_offset = confirmed_offset + $12, returned = returned + $13, unproven = unproven + $14
+         WHERE id = $1";
+    in_tx!(tx, |connection| {
+        let mut query = sqlx::query(SQL).bind(batch_id);
+        for amount in [
+            add.items,
+            add.checked,
+            add.sent,
+            add.sent_unchecked,
+            add.already_applied,
+            add.archived,
+            add.held,
+            add.blocked,
+            add.not_sent,
+            add.confirmed_ledger,
+            add.confirmed_offset,
+            add.returned,
+            add.unproven,
+        ] {
+            query = query.bind(amount);
+        }
+        query.execute(&mut *connection).await?;
+    })
+}
