@@ -10,6 +10,7 @@ mod cli;
 mod demo;
 mod intake;
 mod kafka;
+mod replay;
 mod sampling;
 mod store;
 mod support;

@@ -1,0 +1,8 @@
+//! From a dead letter under review to a replay that is proven: checks, review, batches, execution, verification.
+
+mod batches;
+mod checks;
+mod execution;
+mod pages;
+mod review;
+mod verification;

@@ -1,0 +1,1 @@
+//! Batches: freeze, preflight, digest, approval, and the API over them.

@@ -1,0 +1,1 @@
+//! Schemas, ledgers and the verdicts of both.

@@ -1,0 +1,1 @@
+//! What people do to messages by hand, and the state machine under it.

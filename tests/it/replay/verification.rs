@@ -1,0 +1,1 @@
+//! What counts as a success, and what came back.
