@@ -122,6 +122,9 @@ CREATE INDEX replay_items_sent ON replay_items (sent_offset, target_partition) W
 -- What still waits for its outcome.
 CREATE INDEX replay_items_pending ON replay_items (batch_id, target_partition, sent_offset) WHERE outcome = 'pending';
 CREATE INDEX replay_items_message ON replay_items (message_id, batch_id);
+-- For pages: what the preflight did not simply pass, and what was sent and is not well.
+CREATE INDEX replay_items_odd ON replay_items (batch_id, forecast, message_id) WHERE forecast <> 'send';
+CREATE INDEX replay_items_unwell ON replay_items (batch_id, outcome, message_id) WHERE outcome IN ('returned', 'unproven');
 
 CREATE TABLE approvals (
     batch_id      BIGINT NOT NULL REFERENCES batches,

@@ -6,6 +6,7 @@
 pub mod approval;
 pub mod check;
 pub mod control;
+pub mod preview;
 pub mod propose;
 
 use std::collections::BTreeMap;
