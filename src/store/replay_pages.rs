@@ -4,7 +4,7 @@
 
 use super::{Store, StoreError};
 use crate::domain::lifecycle::Outcome;
-use crate::domain::replay::{BatchState, ItemState};
+use crate::domain::replay::{BatchState, Expected, ItemState};
 
 /// Which items of a batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -14,8 +14,8 @@ pub enum ItemList {
     State(ItemState),
     /// Of those sent.
     Outcome(Outcome),
-    /// What the preflight said of it, a word of [`crate::domain::verdict::Decision`] or `blocked`, but not `send`: that is what the rest is.
-    Forecast(&'static str),
+    /// What the preflight said of it, but not [`Expected::Send`]: that is what the rest is.
+    Forecast(Expected),
 }
 
 /// An item with what a line about its message shows.
@@ -128,7 +128,7 @@ impl Store {
             ItemList::State(state) => (OF_STATE, Some(state.as_str())),
             ItemList::Outcome(outcome @ (Outcome::Returned | Outcome::Unproven)) => (OF_OUTCOME, Some(outcome.as_str())),
             ItemList::Outcome(outcome) => (OF_PENDING, Some(outcome.as_str())),
-            ItemList::Forecast(word) => (OF_FORECAST, Some(word)),
+            ItemList::Forecast(expected) => (OF_FORECAST, Some(expected.as_str())),
         };
         let mut items: Vec<ItemRow> = read!(self, |pool| {
             let mut query = sqlx::query_as::<Db, ItemRow>(sql).bind(batch_id).bind(after.message_id).bind(limit.saturating_add(1));
@@ -211,27 +211,5 @@ impl Store {
             Ok(OpenBatch { id, dlq_id, state })
         };
         rows.into_iter().map(open).collect()
-    }
-}
-
-/// The words of a forecast that [`ItemList::Forecast`] takes.
-pub const FORECASTS: [&str; 6] = ["send_unchecked", "already_applied", "incompatible", "unsafe", "held", "blocked"];
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::domain::verdict::Decision;
-
-    #[test]
-    fn the_forecasts_are_the_words_of_decisions() {
-        let decisions = [
-            Decision::SendUnchecked,
-            Decision::AlreadyApplied,
-            Decision::Incompatible,
-            Decision::Unsafe,
-            Decision::Held,
-        ];
-        let words = decisions.map(|decision| serde_json::to_value(decision).unwrap().as_str().unwrap().to_owned());
-        assert_eq!(FORECASTS[..5], words);
     }
 }

@@ -469,7 +469,7 @@ fn note_fault(note: &str, form_id: &str) -> Option<String> {
     (!usable).then(|| "The form has lost its number. Send it again as it is now.".to_owned())
 }
 
-fn new_form_id() -> Result<String, Failure> {
+pub(super) fn new_form_id() -> Result<String, Failure> {
     let mut bytes = [0; 16];
     getrandom::fill(&mut bytes).map_err(|error| {
         tracing::error!(error = %error, "the system gives no random bytes");

@@ -12,6 +12,7 @@ pub mod messages;
 pub mod operations;
 pub mod overview;
 pub mod preferences;
+pub mod replays;
 pub mod settings;
 
 use std::collections::BTreeSet;

@@ -1,6 +1,7 @@
 //! `/replays`: what is proposed, what is being sent, what became of it. The pages of one replay are in the files below.
 
 pub mod batch;
+mod items;
 pub mod new;
 pub mod review;
 mod samples;
@@ -16,7 +17,7 @@ use super::{Acting, Choice, Chip, Look, Shell, SignedIn, StatusLine, When, chips
 use crate::api::Failure;
 use crate::api::query::{self, Query};
 use crate::domain::access::{Principal, Role, look_of_name};
-use crate::domain::replay::BatchState;
+use crate::domain::replay::{BatchState, Step};
 use crate::services::replay::ReplayError;
 use crate::services::replay::approval::Decider;
 use crate::store::replay_pages::OpenBatch;
@@ -146,10 +147,10 @@ fn counts(batch: &Batch) -> Vec<String> {
     let some = |n: i64, what: &str| (n > 0).then(|| format!("{} {what}", format::exact(n)));
     let proven = progress.confirmed_ledger + progress.confirmed_offset;
     let began = batch.started_at_ms.is_some();
-    let before = match (&batch.forecast, batch.freeze_after) {
-        (Some(forecast), _) => Some(format!("{} to send", format::exact(to_send(forecast)))),
-        (None, Some(_)) => None,
-        (None, None) => Some(format!("{} of {} checked", format::exact(progress.checked), format::exact(progress.items))),
+    let before = match (&batch.forecast, batch.step) {
+        (Some(forecast), _) => Some(format!("{} to send", format::exact(i64::try_from(forecast.would_send()).unwrap_or(i64::MAX)))),
+        (None, Step::Freezing) => None,
+        (None, _) => Some(format!("{} of {} checked", format::exact(progress.checked), format::exact(progress.items))),
     };
     let parts = [
         before.filter(|_| !began && batch.state.is_live()),
@@ -165,17 +166,12 @@ fn counts(batch: &Batch) -> Vec<String> {
     parts.into_iter().flatten().collect()
 }
 
-/// How many a forecast sends.
-fn to_send(forecast: &crate::domain::replay::Forecast) -> i64 {
-    i64::try_from(forecast.send.saturating_add(forecast.send_unchecked)).unwrap_or(i64::MAX)
-}
-
 /// "Replay 12: 200 messages".
 fn title(batch: &Batch) -> String {
-    match (batch.freeze_after, batch.progress.items) {
-        (Some(_), 0) => format!("Replay {}", batch.id),
-        (Some(_), so_far) => format!("Replay {}: {} so far", batch.id, words::messages(so_far)),
-        (None, items) => format!("Replay {}: {}", batch.id, words::messages(items)),
+    match (batch.step, batch.progress.items) {
+        (Step::Freezing, 0) => format!("Replay {}", batch.id),
+        (Step::Freezing, so_far) => format!("Replay {}: {} so far", batch.id, words::messages(so_far)),
+        (_, items) => format!("Replay {}: {}", batch.id, words::messages(items)),
     }
 }
 

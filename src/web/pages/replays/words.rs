@@ -1,7 +1,7 @@
 //! Replays in words: states, warnings, plans, and how a batch is getting on.
 
-use super::super::{StatusLine, When};
-use crate::domain::replay::{BatchState, Forecast, Plan, Progress, Warning};
+use super::super::StatusLine;
+use crate::domain::replay::{BatchState, Forecast, Plan, Progress, Step, Warning};
 use crate::domain::terms::ReplayTerms;
 use crate::domain::verdict::Check;
 use crate::store::replays::Batch;
@@ -11,8 +11,8 @@ use crate::web::view::{format, text};
 pub fn state(batch: &Batch) -> StatusLine {
     let well = batch.progress.returned == 0 && batch.progress.unproven == 0;
     let (kind, word) = match batch.state {
-        BatchState::Draft if batch.freeze_after.is_some() => ("info", "Being frozen"),
-        BatchState::Draft if batch.forecast.is_none() => ("info", "Being checked"),
+        BatchState::Draft if batch.step == Step::Freezing => ("info", "Being frozen"),
+        BatchState::Draft if batch.step != Step::Ready => ("info", "Being checked"),
         BatchState::Draft => ("info", "Draft"),
         BatchState::AwaitingApproval => ("info", "Awaits approval"),
         BatchState::Approved => ("info", "Approved"),
@@ -125,6 +125,16 @@ pub struct Waivable {
     /// The form's field.
     pub field: &'static str,
     pub label: &'static str,
+}
+
+impl Waivable {
+    /// Whether a message with these verdicts is held by the one that this waives.
+    pub fn holds(&self, schema: &str, idempotency: &str) -> bool {
+        match self.check {
+            Check::Schema => schema == self.verdict,
+            Check::Idempotency => idempotency == self.verdict,
+        }
+    }
 }
 
 /// Everything that can be waived.
@@ -254,6 +264,24 @@ impl WarningLine {
                     groups.iter().map(|group| name(group)).collect::<Vec<_>>().join(", ")
                 ),
             ),
+            Warning::InOtherReplay { batch, items } => line(
+                "info",
+                "Left out",
+                format!("{} stay where they are: replay {batch} has them.", messages(count(*items))),
+            ),
+            Warning::OtherOrigin { topic, items } => line(
+                "warning",
+                "Left out",
+                match topic {
+                    Some(topic) => format!("{} came from {} and not from the target, and are left out.", messages(count(*items)), name(topic)),
+                    None => format!("{} do not say where they came from, and are left out. A target named in the configuration takes them.", messages(count(*items))),
+                },
+            ),
+            Warning::TargetUnknown { why } => line(
+                "warning",
+                "Target",
+                format!("Kafka could not be asked about the target, which is looked at again before the start: {}", sentence(why)),
+            ),
             Warning::Repartitioned { items } => line(
                 "info",
                 "Partitions",
@@ -319,6 +347,7 @@ impl ForecastView {
             ("unchecked", forecast.send_unchecked, "will be sent unchecked, waived", Some("expect_send_unchecked"), false),
             ("applied", forecast.already_applied, "already applied, nothing sent", Some("expect_already_applied"), true),
             ("unfit", forecast.incompatible, "do not fit, archived", Some("expect_incompatible"), true),
+            ("partly", forecast.partly_applied, "partly applied, archived", Some("expect_unsafe"), false),
             ("held", forecast.held, "held for a person", Some("expect_held"), true),
             ("blocked", forecast.blocked, "blocked by an earlier one of their key", Some("expect_blocked"), false),
         ];
@@ -411,7 +440,7 @@ fn steps(plan: &Plan) -> String {
 
 /// How long it may take: sending at the pace, and the waits for proof between the steps.
 fn duration(plan: &Plan, forecast: &Forecast, terms: Option<&ReplayTerms>) -> String {
-    let to_send = forecast.send.saturating_add(forecast.send_unchecked);
+    let to_send = forecast.would_send();
     let sending = count(to_send.div_ceil(plan.max_per_second.max(1).into())).saturating_mul(1_000);
     let waits = waits(u64::from(plan.canary), to_send);
     let Some(proof_s) = terms.map(|terms| terms.verify_after_s).filter(|_| waits > 0) else {
@@ -469,11 +498,6 @@ pub fn proofs(progress: &Progress) -> Option<String> {
         n => format!(" {} went without a check, as waived.", format::exact(n)),
     };
     (progress.sent > 0).then(|| format!("Of {} sent: {parts}.{unchecked}", format::exact(progress.sent)))
-}
-
-/// When something that has a time limit ends.
-pub fn until(from_ms: Option<i64>, ttl_s: u64, now_ms: i64) -> Option<When> {
-    from_ms.map(|from| When::of(from.saturating_add(count(ttl_s).saturating_mul(1_000)), now_ms))
 }
 
 #[cfg(test)]
