@@ -11,7 +11,7 @@ use askama::Template;
 use askama_web::WebTemplate;
 use axum::extract::{RawQuery, State};
 use axum::http::StatusCode;
-use axum::response::Response;
+use axum::response::{IntoResponse, Response};
 
 use super::{Acting, Choice, Chip, Look, Shell, SignedIn, StatusLine, When, chips, dlq_path, names, outside};
 use crate::api::Failure;
@@ -255,6 +255,6 @@ fn capital(said: &str) -> String {
 }
 
 /// A page with the status of what it says.
-fn answer(status: StatusCode, page: impl axum::response::IntoResponse) -> Response {
+fn answer(status: StatusCode, page: impl IntoResponse) -> Response {
     (status, page).into_response()
 }

@@ -73,13 +73,18 @@ pub(super) struct Head {
 struct Now {
     lede: String,
     /// What stands behind it, such as why it halted.
-    note: Option<(&'static str, &'static str, String)>,
+    note: Option<NoteLine>,
     bar: Option<Bar>,
     figures: Vec<Figure>,
     /// The sums of what became of everything.
     sums: Vec<String>,
     /// New dead letters since it was frozen, and where they are.
     arrived: Option<(String, String)>,
+}
+
+struct NoteLine {
+    status: StatusLine,
+    said: String,
 }
 
 /// Progress with exact counts.
@@ -135,7 +140,6 @@ struct Submit {
     why_now: String,
     waivers: Vec<WaiverChoice>,
     waiver_reason: String,
-    note: Option<String>,
 }
 
 struct WaiverChoice {
@@ -415,15 +419,16 @@ fn canary(batch: &Batch, terms: Option<&ReplayTerms>, now_ms: i64) -> String {
     }
 }
 
-/// Why it is where it is: kind, word and sentence.
-fn note(batch: &Batch) -> Option<(&'static str, &'static str, String)> {
+/// Why it is where it is.
+fn note(batch: &Batch) -> Option<NoteLine> {
     let said = words::sentence(batch.note.as_deref()?);
-    Some(match batch.state {
-        BatchState::Halted => ("critical", "Why", said),
-        BatchState::Paused => ("warning", "Why", said),
-        BatchState::Draft => ("warning", "Missing", said),
-        _ => ("info", "Note", said),
-    })
+    let (kind, word) = match batch.state {
+        BatchState::Halted => ("critical", "Why"),
+        BatchState::Paused => ("warning", "Why"),
+        BatchState::Draft => ("warning", "Missing"),
+        _ => ("info", "Note"),
+    };
+    Some(NoteLine { status: StatusLine { kind, word }, said })
 }
 
 fn bar(batch: &Batch, waits_for_proof: bool, now_ms: i64) -> Option<Bar> {
@@ -549,7 +554,6 @@ fn acts(batch: &Batch, principal: &Principal, owner: Option<&str>, typed: &Query
             why_now: String::new(),
             waivers: Vec::new(),
             waiver_reason: String::new(),
-            note: None,
         }),
         review,
         pause: state == BatchState::Executing,

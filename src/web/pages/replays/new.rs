@@ -25,6 +25,7 @@ use crate::services::replay::propose::{Proposal, Wanted};
 use crate::store::dlqs::Dlq;
 use crate::store::messages::{MessageFilter, MessageRow};
 use crate::web::AppState;
+use crate::web::view::diff::DiffLine;
 use crate::web::view::{format, text};
 
 /// Which messages, as the lists of messages take it.
@@ -564,11 +565,11 @@ fn without(asked: &Asked, condition: &str) -> String {
 
 fn targets(terms: &ReplayTerms, rows: &[MessageRow], chosen: &str) -> Vec<Choice> {
     let origins: BTreeSet<&str> = rows.iter().filter_map(|row| row.origin_topic.as_deref()).collect();
-    let label = |target: &String| match (target.as_str(), origins.iter().collect::<Vec<_>>()[..]) {
-        ("origin", [origin]) => format!("where they came from: {}", text::line(origin)),
-        ("origin", []) => "where they came from (not known)".to_owned(),
-        ("origin", _) => format!("where they came from ({} topics: choose one of them by a filter)", origins.len()),
-        (target, _) => text::line(target),
+    let label = |target: &String| match (target.as_str(), origins.len(), origins.first()) {
+        ("origin", 1, Some(origin)) => format!("where they came from: {}", text::line(origin)),
+        ("origin", 0, _) => "where they came from (not known)".to_owned(),
+        ("origin", ..) => format!("where they came from ({} topics: choose one of them by a filter)", origins.len()),
+        (target, ..) => text::line(target),
     };
     terms
         .targets

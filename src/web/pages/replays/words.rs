@@ -323,6 +323,8 @@ pub fn sentence(said: &str) -> String {
 pub struct ForecastPart {
     pub kind: &'static str,
     pub count: i64,
+    /// The count, exact.
+    pub shown: String,
     pub label: &'static str,
     /// In thousandths of the bar.
     pub from: i64,
@@ -361,7 +363,7 @@ impl ForecastView {
                 // What there is can be seen, however little of the whole it is.
                 let width = if n == 0 || whole == 0 { 0 } else { (n.saturating_mul(1_000) / whole).max(8) };
                 let link = list.filter(|_| n > 0).map(|list| format!("{path}?items={list}#items"));
-                let part = ForecastPart { kind, count: n, label, from, width, link };
+                let part = ForecastPart { kind, count: n, shown: format::exact(n), label, from, width, link };
                 from += width;
                 part
             })
