@@ -23,6 +23,7 @@ pub mod readiness;
 pub mod record;
 pub mod replay;
 pub mod settings;
+pub mod stage;
 pub mod stacktrace;
 pub mod template;
 pub mod terms;

@@ -4,13 +4,14 @@
 //!   and knows no topic ids);
 //! - headers as bytes: rdkafka panics on a header name that is not UTF-8;
 //! - positions of chosen partitions, without asking for the whole assignment;
+//! - consumer groups: rdkafka's list of them leaves out what went wrong with each, and knows no group of the protocol of KIP-848;
 //! - one record read without a consumer group;
 //! - records sent with any header name.
 //!
 //! Every pointer here is made, used and freed within one function or one guard; nothing unsafe leaves this file.
 #![allow(unsafe_code, reason = "this is the one place for it")]
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::ptr::{null, null_mut};
 use std::time::Duration;
@@ -396,6 +397,139 @@ unsafe fn entries(resource: *const sys::rd_kafka_ConfigResource_t) -> Result<BTr
             .filter(|entry| !sys::rd_kafka_ConfigEntry_value(*entry).is_null())
             .map(|entry| (text(sys::rd_kafka_ConfigEntry_name(entry)), text(sys::rd_kafka_ConfigEntry_value(entry))))
             .collect())
+    }
+}
+
+// ---------------------------------------------------------------------------------------------------------- consumer groups
+
+/// Who is in a consumer group.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Membership {
+    /// Member ids.
+    pub members: BTreeSet<String>,
+    /// Topics of which a member has a partition.
+    pub topics: BTreeSet<String>,
+}
+
+/// # Safety
+/// `error` is null or points to a live error.
+unsafe fn check_error(error: *const sys::rd_kafka_error_t) -> Result<(), Failure> {
+    unsafe {
+        match check(sys::rd_kafka_error_code(error)) {
+            Err(failure) => Err(Failure { reason: text(sys::rd_kafka_error_string(error)), ..failure }),
+            Ok(()) => Ok(()),
+        }
+    }
+}
+
+/// # Safety
+/// `list` is null or points to a live list.
+unsafe fn partitions_in<'a>(list: *const sys::rd_kafka_topic_partition_list_t) -> &'a [sys::rd_kafka_topic_partition_t] {
+    unsafe {
+        match list.as_ref() {
+            Some(list) if !list.elems.is_null() => std::slice::from_raw_parts(list.elems, usize::try_from(list.cnt).unwrap_or(0)),
+            _ => &[],
+        }
+    }
+}
+
+/// The consumer groups that this user may see. A broker that does not answer makes it a failure: its groups would be missing.
+pub(super) fn group_names<C: ConsumerContext>(consumer: &BaseConsumer<C>, timeout: Duration) -> Result<Vec<String>, Failure> {
+    // SAFETY: the listings belong to the event, which outlives the loop.
+    unsafe {
+        let operation = sys::rd_kafka_admin_op_t::RD_KAFKA_ADMIN_OP_LISTCONSUMERGROUPS;
+        let event = admin_request(consumer, operation, timeout, |client, options, queue| {
+            sys::rd_kafka_ListConsumerGroups(client, options, queue);
+        })?;
+        let result = sys::rd_kafka_event_ListConsumerGroups_result(event.0);
+        let mut count = 0;
+        let errors = sys::rd_kafka_ListConsumerGroups_result_errors(result, &mut count);
+        for index in 0..count {
+            check_error(*errors.add(index))?;
+        }
+        let listings = sys::rd_kafka_ListConsumerGroups_result_valid(result, &mut count);
+        Ok((0..count).map(|index| text(sys::rd_kafka_ConsumerGroupListing_group_id(*listings.add(index)))).collect())
+    }
+}
+
+/// Who is in each of these consumer groups, those of the older protocol and of KIP-848. A group that does not exist has no members.
+pub(super) fn memberships<C: ConsumerContext>(
+    consumer: &BaseConsumer<C>,
+    groups: &[String],
+    timeout: Duration,
+) -> Result<BTreeMap<String, Result<Membership, Failure>>, Failure> {
+    let names: BTreeSet<CString> = groups.iter().filter_map(|name| CString::new(name.as_str()).ok()).collect();
+    if names.is_empty() {
+        return Ok(BTreeMap::new());
+    }
+    let mut pointers: Vec<*const c_char> = names.iter().map(|name| name.as_ptr()).collect();
+    // SAFETY: librdkafka copies the names before the request function returns; the descriptions belong to the event.
+    unsafe {
+        let operation = sys::rd_kafka_admin_op_t::RD_KAFKA_ADMIN_OP_DESCRIBECONSUMERGROUPS;
+        let event = admin_request(consumer, operation, timeout, |client, options, queue| {
+            sys::rd_kafka_DescribeConsumerGroups(client, pointers.as_mut_ptr(), pointers.len(), options, queue);
+        })?;
+        let mut count = 0;
+        let descriptions =
+            sys::rd_kafka_DescribeConsumerGroups_result_groups(sys::rd_kafka_event_DescribeConsumerGroups_result(event.0), &mut count);
+        Ok((0..count)
+            .map(|index| *descriptions.add(index))
+            .map(|group| (text(sys::rd_kafka_ConsumerGroupDescription_group_id(group)), membership(group)))
+            .collect())
+    }
+}
+
+/// # Safety
+/// `group` points to a live description.
+unsafe fn membership(group: *const sys::rd_kafka_ConsumerGroupDescription_t) -> Result<Membership, Failure> {
+    unsafe {
+        check_error(sys::rd_kafka_ConsumerGroupDescription_error(group))?;
+        let mut found = Membership::default();
+        for index in 0..sys::rd_kafka_ConsumerGroupDescription_member_count(group) {
+            let member = sys::rd_kafka_ConsumerGroupDescription_member(group, index);
+            found.members.insert(text(sys::rd_kafka_MemberDescription_consumer_id(member)));
+            let assignment = sys::rd_kafka_MemberDescription_assignment(member);
+            if !assignment.is_null() {
+                let partitions = partitions_in(sys::rd_kafka_MemberAssignment_partitions(assignment));
+                found.topics.extend(partitions.iter().map(|partition| text(partition.topic)));
+            }
+        }
+        Ok(found)
+    }
+}
+
+/// What a group has committed: of these partitions, or of all where None is asked for. A partition without a commit is None, or absent.
+pub(super) fn group_offsets<C: ConsumerContext>(
+    consumer: &BaseConsumer<C>,
+    group: &str,
+    partitions: Option<&TopicPartitionList>,
+    timeout: Duration,
+) -> Result<BTreeMap<(String, i32), Option<i64>>, Failure> {
+    let name = CString::new(group).map_err(|_| Failure::of(RDKafkaRespErr::RD_KAFKA_RESP_ERR_INVALID_GROUP_ID))?;
+    let asked = partitions.map_or(null(), |list| list.ptr().cast_const());
+    // SAFETY: librdkafka copies name and list into the request, and the request before the function returns; the answer belongs to the event.
+    unsafe {
+        let request =
+            Owned(sys::rd_kafka_ListConsumerGroupOffsets_new(name.as_ptr(), asked), sys::rd_kafka_ListConsumerGroupOffsets_destroy);
+        let mut pointers = [request.0];
+        let operation = sys::rd_kafka_admin_op_t::RD_KAFKA_ADMIN_OP_LISTCONSUMERGROUPOFFSETS;
+        let event = admin_request(consumer, operation, timeout, |client, options, queue| {
+            sys::rd_kafka_ListConsumerGroupOffsets(client, pointers.as_mut_ptr(), pointers.len(), options, queue);
+        })?;
+        let mut count = 0;
+        let results =
+            sys::rd_kafka_ListConsumerGroupOffsets_result_groups(sys::rd_kafka_event_ListConsumerGroupOffsets_result(event.0), &mut count);
+        let mut offsets = BTreeMap::new();
+        for index in 0..count {
+            let result = *results.add(index);
+            check_error(sys::rd_kafka_group_result_error(result))?;
+            for partition in partitions_in(sys::rd_kafka_group_result_partitions(result)) {
+                check(partition.err)?;
+                // Any negative offset means that there is none.
+                offsets.insert((text(partition.topic), partition.partition), (partition.offset >= 0).then_some(partition.offset));
+            }
+        }
+        Ok(offsets)
     }
 }
 

@@ -2,9 +2,15 @@
 //!
 //! Locks are taken in one order by everybody: messages (by id), then items, then the batch, then counters, then the trail.
 
-use super::sql_pieces::{optional_text, text};
+use super::bulk::short_hash;
+use super::messages::MessageFilter;
+use super::sql_pieces::{Dialect as _, optional_text, rows, text};
 use super::{Store, StoreError, Tx};
-use crate::domain::replay::{BatchMove, BatchState, Forecast, Plan, Progress, Warning};
+use crate::domain::digest::Agreement;
+use crate::domain::message::MessageState;
+use crate::domain::record::{Record, unpack_headers};
+use crate::domain::replay::{BatchMove, BatchState, Expected, Forecast, ItemState, Plan, Progress, Step, Tally, Warning};
+use crate::domain::stage::Candidate;
 
 /// A batch as it is stored.
 #[derive(Debug, Clone, PartialEq)]
@@ -50,15 +56,30 @@ pub struct Batch {
     pub forecast: Option<Forecast>,
     pub warnings: Vec<Warning>,
     pub digest: Option<String>,
+    /// What the digest was made of.
+    pub agreement: Option<Agreement>,
     pub progress: Progress,
+    /// What is being prepared.
+    pub step: Step,
+    /// How far the step has come: the last message id, or a count.
+    pub step_after: i64,
+    pub tally: Tally,
+    /// The pace that was agreed to, where it was lowered after; None: that of the plan.
+    pub agreed_per_second: Option<u32>,
+    /// When it came into its state.
+    pub state_since_ms: i64,
 }
 
 /// What was asked for.
 #[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Scope {
-    /// The query string of the list of messages, as `/messages?..` takes it.
-    Filter(String),
+    Filter {
+        /// The query string of the list of messages, as `/messages?..` takes it; for people.
+        query: String,
+        /// The same, parsed.
+        filter: Box<MessageFilter>,
+    },
     MessageIds(Vec<i64>),
 }
 
@@ -122,7 +143,7 @@ macro_rules! batch_row {
          b.started_at_ms, b.ended_at_ms, b.verified_at_ms, b.stage, b.stage_since_ms, b.quorum, b.emergency, b.auto_submit, b.unproven_allowed, b.uid, \
          b.state, b.proposer, b.proposer_folded, b.reason, b.why_now, b.incident, b.note, b.scope, b.plan, b.forecast, b.warnings, b.digest, \
          b.items, b.checked, b.sent, b.sent_unchecked, b.already_applied, b.archived, b.held, b.blocked, b.not_sent, b.confirmed_ledger, \
-         b.confirmed_offset, b.returned, b.unproven FROM batches b JOIN dlqs d ON d.id = b.dlq_id "
+         b.confirmed_offset, b.returned, b.unproven, b.step, b.step_after, b.tally, b.agreement, b.agreed_per_second, b.state_since_ms FROM batches b JOIN dlqs d ON d.id = b.dlq_id "
     };
 }
 
@@ -173,6 +194,12 @@ pub(super) struct RawBatch {
     confirmed_offset: i64,
     returned: i64,
     unproven: i64,
+    step: String,
+    step_after: i64,
+    tally: String,
+    agreement: Option<String>,
+    agreed_per_second: Option<i32>,
+    state_since_ms: i64,
 }
 
 fn json<T: serde::de::DeserializeOwned>(what: &'static str, text: &str) -> Result<T, StoreError> {
@@ -194,6 +221,10 @@ impl TryFrom<RawBatch> for Batch {
             forecast: raw.forecast.as_deref().map(|text| json("forecast of a replay", text)).transpose()?,
             warnings: raw.warnings.as_deref().map_or(Ok(Vec::new()), |text| json("warnings of a replay", text))?,
             quorum: u32::try_from(raw.quorum).unwrap_or(1),
+            step: raw.step.parse().map_err(|_| StoreError::unreadable("step of a replay", &raw.step))?,
+            tally: json("tally of a replay", &raw.tally)?,
+            agreement: raw.agreement.as_deref().map(|text| json("agreement of a replay", text)).transpose()?,
+            agreed_per_second: raw.agreed_per_second.and_then(|pace| u32::try_from(pace).ok()),
             progress: Progress {
                 items: raw.items,
                 checked: raw.checked,
@@ -235,6 +266,8 @@ impl TryFrom<RawBatch> for Batch {
             incident: raw.incident,
             note: raw.note,
             digest: raw.digest,
+            step_after: raw.step_after,
+            state_since_ms: raw.state_since_ms,
         })
     }
 }
@@ -342,8 +375,9 @@ pub async fn locked(tx: &mut Tx, id: i64) -> Result<Option<Batch>, StoreError> {
 pub async fn insert(tx: &mut Tx, new: &NewBatch) -> Result<Option<i64>, StoreError> {
     const SQL: &str =
         "INSERT INTO batches (dlq_id, created_at_ms, version, as_of_message_id, freeze_after, stage, quorum, emergency, auto_submit,
-            unproven_allowed, uid, form_id, state, proposer, proposer_folded, reason, why_now, incident, scope, plan)
-         VALUES ($1, $2, 1, $3, $4, 0, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18)
+            unproven_allowed, uid, form_id, state, proposer, proposer_folded, reason, why_now, incident, scope, plan, state_since_ms, step,
+            step_after, tally)
+         VALUES ($1, $2, 1, $3, $4, 0, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $2, $19, 0, '{}')
          ON CONFLICT (form_id) DO NOTHING RETURNING id";
     let (scope, plan) = (to_json(&new.scope), to_json(&new.plan));
     in_tx!(tx, |connection| {
@@ -352,7 +386,7 @@ pub async fn insert(tx: &mut Tx, new: &NewBatch) -> Result<Option<i64>, StoreErr
         let query = query.bind(new.emergency).bind(new.auto_submit).bind(false).bind(text(&new.uid)).bind(text(&new.form_id));
         let query = query.bind(BatchState::Draft.as_str()).bind(text(&new.proposer)).bind(text(&new.proposer_folded));
         let query = query.bind(text(&new.reason)).bind(optional_text(new.why_now.as_deref())).bind(optional_text(new.incident.as_deref()));
-        query.bind(text(&scope)).bind(text(&plan)).fetch_optional(&mut *connection).await?
+        query.bind(text(&scope)).bind(text(&plan)).bind(Step::Freezing.as_str()).fetch_optional(&mut *connection).await?
     })
 }
 
@@ -374,7 +408,8 @@ pub async fn move_batch(tx: &mut Tx, seen: &Batch, movement: BatchMove, note: Op
             approved_at_ms = CASE WHEN $3 = 'approve' THEN $4 WHEN $3 = 'reopen' THEN NULL ELSE approved_at_ms END,
             started_at_ms = CASE WHEN $3 = 'start' THEN $4 ELSE started_at_ms END,
             ended_at_ms = CASE WHEN $3 IN ('finish', 'stop', 'reject', 'expire') THEN $4 ELSE ended_at_ms END,
-            verified_at_ms = CASE WHEN $3 = 'verify' THEN $4 ELSE verified_at_ms END
+            verified_at_ms = CASE WHEN $3 = 'verify' THEN $4 ELSE verified_at_ms END,
+            state_since_ms = $4
          WHERE id = $5 AND state = $6 AND version = $7";
     let Ok(next) = seen.state.after(movement) else { return Ok(Moved::Not) };
     let word = serde_json::to_value(movement).ok().and_then(|word| word.as_str().map(str::to_owned)).unwrap_or_default();
@@ -425,5 +460,366 @@ pub async fn add_progress(tx: &mut Tx, batch_id: i64, add: &Progress) -> Result<
             query = query.bind(amount);
         }
         query.execute(&mut *connection).await?;
+    })
+}
+
+// ------------------------------------------------------------------------------------------------------------------ preparing
+
+/// A message on its way into a batch, locked.
+#[derive(sqlx::FromRow)]
+struct Wanted {
+    id: i64,
+    state: String,
+    origin_topic: Option<String>,
+    key_hash: Option<i64>,
+    /// The record key where it has no hash to be found by: it repeats a masked field.
+    masked_key: Option<Vec<u8>>,
+}
+
+#[derive(serde::Serialize)]
+struct NewItem {
+    message_id: i64,
+    key_hash: Option<i64>,
+    taken_up: bool,
+}
+
+/// How messages go into a batch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Freeze<'a> {
+    pub batch_id: i64,
+    pub dlq_id: i64,
+    /// The messages of one key go in the order of their origin.
+    pub by_key: bool,
+    /// Only messages that came from this topic; None: from wherever.
+    pub origin: Option<&'a str>,
+}
+
+/// What became of the messages of one chunk.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Frozen {
+    /// Messages that are in the batch now.
+    pub items: u64,
+    /// Of those, in the order of their ids: the quarantined ones, which the batch is about to take up.
+    pub quarantined: Vec<i64>,
+    /// Messages of other live batches, by batch.
+    pub elsewhere: Vec<(i64, u64)>,
+    /// Messages that came from elsewhere, by topic.
+    pub other_origins: Vec<(Option<String>, u64)>,
+}
+
+/// Puts messages into a batch: those of `ids` (at most some 5,000) that still wait and are in no other live batch. Locks them in the order of their ids.
+///
+/// # Errors
+/// The database could not be asked.
+pub async fn freeze(tx: &mut Tx, how: Freeze<'_>, ids: &[i64]) -> Result<Frozen, StoreError> {
+    let list = rows(ids);
+    let wanted: Vec<Wanted> = in_tx!(tx, |connection| {
+        sqlx::query_as::<Db, Wanted>(Db::LOCK_WANTED).bind(&list).bind(how.dlq_id).fetch_all(&mut *connection).await?
+    })?;
+    let mut frozen = Frozen::default();
+    let mut strangers: std::collections::BTreeMap<Option<String>, u64> = std::collections::BTreeMap::new();
+    let mut new = Vec::with_capacity(wanted.len());
+    for message in &wanted {
+        if how.origin.is_some() && message.origin_topic.as_deref() != how.origin {
+            *strangers.entry(message.origin_topic.clone()).or_default() += 1;
+            continue;
+        }
+        let key_hash = message.key_hash.or_else(|| message.masked_key.as_deref().map(short_hash)).filter(|_| how.by_key);
+        new.push(NewItem { message_id: message.id, key_hash, taken_up: message.state == MessageState::Quarantined.as_str() });
+    }
+    frozen.other_origins = strangers.into_iter().collect();
+    if new.is_empty() {
+        return Ok(frozen);
+    }
+    let list = rows(&new);
+    let (inserted, elsewhere): (Vec<i64>, Vec<(i64, i64)>) = in_tx!(tx, |connection| {
+        let inserted = sqlx::query_scalar::<Db, i64>(Db::ADD_ITEMS).bind(how.batch_id).bind(&list).fetch_all(&mut *connection).await?;
+        let elsewhere = if inserted.len() < new.len() {
+            sqlx::query_as::<Db, (i64, i64)>(Db::IN_OTHER_BATCHES).bind(how.batch_id).bind(&list).fetch_all(&mut *connection).await?
+        } else {
+            Vec::new()
+        };
+        (inserted, elsewhere)
+    })?;
+    frozen.items = inserted.len() as u64;
+    frozen.elsewhere = elsewhere.into_iter().map(|(batch, items)| (batch, items.unsigned_abs())).collect();
+    let inserted: std::collections::HashSet<i64> = inserted.into_iter().collect();
+    frozen.quarantined = new.iter().filter(|item| item.taken_up && inserted.contains(&item.message_id)).map(|item| item.message_id).collect();
+    Ok(frozen)
+}
+
+/// Where the preparation of a batch has come.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Reached<'a> {
+    pub step: Step,
+    pub step_after: i64,
+    /// See [`Batch::freeze_after`].
+    pub freeze_after: Option<i64>,
+    pub tally: &'a Tally,
+}
+
+/// Stores how far the preparation has come. The caller has locked the batch.
+///
+/// # Errors
+/// The database could not be asked.
+pub async fn reach(tx: &mut Tx, batch_id: i64, reached: &Reached<'_>) -> Result<(), StoreError> {
+    const SQL: &str = "UPDATE batches SET step = $2, step_after = $3, freeze_after = $4, tally = $5 WHERE id = $1";
+    let tally = to_json(reached.tally);
+    in_tx!(tx, |connection| {
+        let query = sqlx::query(SQL).bind(batch_id).bind(reached.step.as_str()).bind(reached.step_after).bind(reached.freeze_after);
+        query.bind(text(&tally)).execute(&mut *connection).await?;
+    })
+}
+
+/// What the end of the preflight stores.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Preflighted<'a> {
+    pub forecast: &'a Forecast,
+    pub warnings: &'a [Warning],
+    pub quorum: u32,
+    /// Digest and what it is made of; None: it could not be made, and the note says why.
+    pub agreement: Option<&'a Agreement>,
+    pub note: Option<&'a str>,
+}
+
+/// Stores forecast, warnings and digest: the preflight is through.
+///
+/// # Errors
+/// The database could not be asked.
+pub async fn set_preflight(tx: &mut Tx, batch_id: i64, through: &Preflighted<'_>) -> Result<(), StoreError> {
+    const SQL: &str = "UPDATE batches SET step = $2, step_after = 0, forecast = $3, warnings = $4, quorum = $5, digest = $6, agreement = $7, note = $8, \
+         version = version + 1 WHERE id = $1";
+    let (forecast, warnings) = (to_json(through.forecast), to_json(&through.warnings));
+    let (digest, agreement) = (through.agreement.map(Agreement::digest), through.agreement.map(to_json));
+    in_tx!(tx, |connection| {
+        let query = sqlx::query(SQL).bind(batch_id).bind(Step::Ready.as_str()).bind(text(&forecast)).bind(text(&warnings));
+        let query = query.bind(i32::try_from(through.quorum).unwrap_or(i32::MAX)).bind(digest).bind(agreement.as_deref().map(text));
+        query.bind(optional_text(through.note)).execute(&mut *connection).await?;
+    })
+}
+
+/// What the proposer may still change of a draft.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Redraft<'a> {
+    pub plan: &'a Plan,
+    pub why_now: Option<&'a str>,
+    pub auto_submit: bool,
+    pub note: Option<&'a str>,
+}
+
+/// A draft is preflighted anew, on this plan: forecast, warnings, digest and approvals go. What was counted while freezing stays.
+///
+/// # Errors
+/// The database could not be asked.
+pub async fn preflight_anew(tx: &mut Tx, batch: &Batch, draft: &Redraft<'_>) -> Result<(), StoreError> {
+    const SQL: &str = "UPDATE batches SET step = $2, step_after = 0, plan = $3, why_now = $4, auto_submit = $5, note = $6, tally = $7, forecast = NULL,
+            warnings = NULL, digest = NULL, agreement = NULL, agreed_per_second = NULL, checked = sent + already_applied + archived + held + blocked + not_sent,
+            stage = 0, stage_since_ms = NULL, unproven_allowed = $8, version = version + 1
+         WHERE id = $1";
+    const FORGET: &str = "DELETE FROM approvals WHERE batch_id = $1";
+    let (plan, tally) = (to_json(draft.plan), to_json(&batch.tally.clone().anew()));
+    let step = if batch.freeze_after.is_some() { Step::Freezing } else { Step::Checking };
+    in_tx!(tx, |connection| {
+        let query = sqlx::query(SQL).bind(batch.id).bind(step.as_str()).bind(text(&plan)).bind(optional_text(draft.why_now));
+        let query = query.bind(draft.auto_submit).bind(optional_text(draft.note)).bind(text(&tally)).bind(false);
+        query.execute(&mut *connection).await?;
+        sqlx::query(FORGET).bind(batch.id).execute(&mut *connection).await?;
+    })
+}
+
+/// Stores why now, for a draft that was only waiting for it; the digest changes with it.
+///
+/// # Errors
+/// The database could not be asked.
+pub async fn set_why_now(tx: &mut Tx, batch_id: i64, why_now: &str, agreement: &Agreement) -> Result<(), StoreError> {
+    const SQL: &str = "UPDATE batches SET why_now = $2, digest = $3, agreement = $4, version = version + 1 WHERE id = $1";
+    let stored = to_json(agreement);
+    in_tx!(tx, |connection| {
+        let query = sqlx::query(SQL).bind(batch_id).bind(text(why_now)).bind(agreement.digest()).bind(text(&stored));
+        query.execute(&mut *connection).await?;
+    })
+}
+
+/// Lowers the pace; what was agreed to is kept beside it.
+///
+/// # Errors
+/// The database could not be asked.
+pub async fn lower_pace(tx: &mut Tx, batch: &Batch, max_per_second: u32) -> Result<(), StoreError> {
+    const SQL: &str =
+        "UPDATE batches SET plan = $2, agreed_per_second = COALESCE(agreed_per_second, $3), version = version + 1 WHERE id = $1";
+    let plan = to_json(&Plan { max_per_second, ..batch.plan.clone() });
+    let agreed = i32::try_from(batch.plan.max_per_second).unwrap_or(i32::MAX);
+    in_tx!(tx, |connection| {
+        sqlx::query(SQL).bind(batch.id).bind(text(&plan)).bind(agreed).execute(&mut *connection).await?;
+    })
+}
+
+/// Goes on without proof that the canary was applied, or waits for it once more from now on.
+///
+/// # Errors
+/// The database could not be asked.
+pub async fn set_unproven_allowed(tx: &mut Tx, batch_id: i64, allowed: bool, now_ms: i64) -> Result<(), StoreError> {
+    const SQL: &str = "UPDATE batches SET unproven_allowed = $2, stage_since_ms = CASE WHEN stage_since_ms IS NULL THEN NULL ELSE $3 END WHERE id = $1";
+    in_tx!(tx, |connection| {
+        sqlx::query(SQL).bind(batch_id).bind(allowed).bind(now_ms).execute(&mut *connection).await?;
+    })
+}
+
+/// Stores an approval. False: the same person gave one before.
+///
+/// # Errors
+/// The database could not be asked.
+pub async fn add_approval(tx: &mut Tx, batch_id: i64, approval: &Approval) -> Result<bool, StoreError> {
+    const SQL: &str = "INSERT INTO approvals (batch_id, at_ms, name, name_folded, digest, comment) VALUES ($1, $2, $3, $4, $5, $6)
+         ON CONFLICT DO NOTHING";
+    let added = in_tx!(tx, |connection| {
+        let query = sqlx::query(SQL).bind(batch_id).bind(approval.at_ms).bind(text(&approval.name)).bind(text(&approval.name_folded));
+        let query = query.bind(text(&approval.digest)).bind(optional_text(approval.comment.as_deref()));
+        query.execute(&mut *connection).await?.rows_affected()
+    })?;
+    Ok(added == 1)
+}
+
+/// Who has approved a batch, within a transaction; see [`Store::approvals`].
+///
+/// # Errors
+/// The database could not be asked.
+pub async fn approvals(tx: &mut Tx, batch_id: i64) -> Result<Vec<Approval>, StoreError> {
+    in_tx!(tx, |connection| { sqlx::query_as::<Db, Approval>(APPROVALS).bind(batch_id).fetch_all(&mut *connection).await? })
+}
+
+const APPROVALS: &str = "SELECT name, name_folded, at_ms, digest, comment FROM approvals WHERE batch_id = $1 ORDER BY at_ms, name_folded";
+
+/// The second look at an emergency replay.
+#[derive(Debug, Clone, PartialEq, Eq, sqlx::FromRow)]
+pub struct EmergencyReview {
+    pub at_ms: i64,
+    pub name: String,
+    pub name_folded: String,
+    pub comment: String,
+}
+
+/// Stores the look of a second person. False: somebody looked before.
+///
+/// # Errors
+/// The database could not be asked.
+pub async fn add_emergency_review(tx: &mut Tx, batch_id: i64, review: &EmergencyReview) -> Result<bool, StoreError> {
+    const SQL: &str =
+        "INSERT INTO emergency_reviews (batch_id, at_ms, name, name_folded, comment) VALUES ($1, $2, $3, $4, $5) ON CONFLICT DO NOTHING";
+    let added = in_tx!(tx, |connection| {
+        let query = sqlx::query(SQL).bind(batch_id).bind(review.at_ms).bind(text(&review.name)).bind(text(&review.name_folded));
+        query.bind(text(&review.comment)).execute(&mut *connection).await?.rows_affected()
+    })?;
+    Ok(added == 1)
+}
+
+/// How many emergency replays of a DLQ were approved at `from_ms` or later. In a transaction that holds the DLQ's row, so that two at once are counted
+/// one after the other.
+///
+/// # Errors
+/// The database could not be asked.
+pub async fn emergencies_since(tx: &mut Tx, dlq_id: i64, from_ms: i64) -> Result<i64, StoreError> {
+    // Locks on both databases, as in [`locked`].
+    const LOCK: &str = "UPDATE dlqs SET owner = owner WHERE id = $1";
+    const SQL: &str = "SELECT COUNT(*) FROM batches WHERE dlq_id = $1 AND emergency AND approved_at_ms >= $2";
+    in_tx!(tx, |connection| {
+        sqlx::query(LOCK).bind(dlq_id).execute(&mut *connection).await?;
+        sqlx::query_scalar::<Db, i64>(SQL).bind(dlq_id).bind(from_ms).fetch_one(&mut *connection).await?
+    })
+}
+
+/// A message as the checks need it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ToCheck {
+    pub message_id: i64,
+    /// None: its bytes were purged.
+    pub record: Option<Record>,
+    pub origin_at_ms: Option<i64>,
+    pub timestamp_suspect: bool,
+    pub lap: i32,
+    pub origin_topic: Option<String>,
+    pub origin_partition: Option<i32>,
+}
+
+#[derive(sqlx::FromRow)]
+struct RawToCheck {
+    id: i64,
+    topic: String,
+    partition: i32,
+    record_offset: i64,
+    record_at_ms: Option<i64>,
+    record_key: Option<Vec<u8>>,
+    value: Option<Vec<u8>>,
+    headers: Option<Vec<u8>>,
+    origin_at_ms: Option<i64>,
+    timestamp_suspect: bool,
+    lap: i32,
+    origin_topic: Option<String>,
+    origin_partition: Option<i32>,
+}
+
+impl TryFrom<RawToCheck> for ToCheck {
+    type Error = StoreError;
+
+    fn try_from(raw: RawToCheck) -> Result<ToCheck, StoreError> {
+        let headers = raw.headers.as_deref().map(unpack_headers).transpose();
+        let headers = headers.map_err(|error| StoreError::unreadable("headers", &error.to_string()))?;
+        let record = headers.map(|headers| Record {
+            topic: raw.topic,
+            partition: raw.partition,
+            offset: raw.record_offset,
+            timestamp_ms: raw.record_at_ms,
+            key: raw.record_key,
+            value: raw.value,
+            headers,
+        });
+        Ok(ToCheck {
+            message_id: raw.id,
+            record,
+            origin_at_ms: raw.origin_at_ms,
+            timestamp_suspect: raw.timestamp_suspect,
+            lap: raw.lap,
+            origin_topic: raw.origin_topic,
+            origin_partition: raw.origin_partition,
+        })
+    }
+}
+
+/// What the preflight expects of an item.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ItemForecast<'a> {
+    pub message_id: i64,
+    pub expected: Expected,
+    pub note: Option<&'a str>,
+}
+
+#[derive(serde::Serialize)]
+struct ForecastRow<'a> {
+    message_id: i64,
+    forecast: &'static str,
+    note: Option<std::borrow::Cow<'a, str>>,
+}
+
+/// Stores what the preflight expects of items, and that it is not known yet when they go (`staged`: they all go at once). Of ids in `(after, upto]`
+/// that have ended before (a halted batch that is preflighted anew) it is noted that they stand in the way of what follows.
+///
+/// # Errors
+/// The database could not be asked.
+pub async fn set_forecasts(
+    tx: &mut Tx,
+    batch_id: i64,
+    (after, upto): (i64, i64),
+    items: &[ItemForecast<'_>],
+    staged: bool,
+) -> Result<(), StoreError> {
+    const ENDED: &str = "UPDATE replay_items SET forecast = 'held' WHERE batch_id = $1 AND message_id > $2 AND message_id <= $3
+         AND state IN ('held', 'archived', 'not_sent', 'intended', 'blocked') AND (forecast IS NULL OR forecast <> 'held')";
+    let row = |item: &ItemForecast<'_>| (item.message_id, item.expected.as_str(), item.note.map(|note| text(note).into_owned()));
+    let row = |(message_id, forecast, note): (i64, &'static str, Option<String>)| ForecastRow { message_id, forecast, note: note.map(Into::into) };
+    let list: Vec<ForecastRow<'_>> = items.iter().map(|item| row(self::forecast_parts(item))).collect();
+    let list = rows(&list);
+    in_tx!(tx, |connection| {
+        sqlx::query(Db::SET_FORECASTS).bind(batch_id).bind(&list).bind(if staged { 0_i32 } else { -1 }).execute(&mut *connection).await?;
+        sqlx::query(ENDED).bind(batch_id).bind(after).bind(upto).execute(&mut *connection).await?;
     })
 }
