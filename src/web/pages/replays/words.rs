@@ -338,7 +338,6 @@ pub struct ForecastView {
     pub parts: Vec<ForecastPart>,
     /// "185 will be sent, 12 already applied, ..."
     pub label: String,
-    pub total: String,
 }
 
 impl ForecastView {
@@ -369,7 +368,7 @@ impl ForecastView {
             })
             .collect();
         let label = parts.iter().map(|part| format!("{} {}", format::exact(part.count), part.label)).collect::<Vec<_>>().join(", ");
-        ForecastView { parts, label, total: format::exact(whole) }
+        ForecastView { parts, label }
     }
 }
 
