@@ -366,10 +366,9 @@ impl Maker<'_> {
             return Ok(NewPage { nowhere: Some(nowhere), ..self.page(None, refused) });
         };
         let rows = self.newest(&asked).await?;
-        let tried = match asked.query.bytes("preview").is_some() {
-            true => self.tried(&asked, &rows).await?,
-            false => Vec::new(),
-        };
+        let asks = asked.query.bytes("preview").is_some();
+        let refused = refused.or(if asks { self.no_filter(&asked)? } else { None });
+        let tried = if asks && refused.is_none() { self.tried(&asked, &rows).await? } else { Vec::new() };
         let typed = |name: &str, otherwise: String| -> Result<String, Failure> {
             Ok(asked.query.text(name)?.map_or(otherwise, |typed| text::short_line(typed, 40)))
         };
@@ -489,11 +488,24 @@ impl Maker<'_> {
         }
     }
 
+    /// Why the typed transform is no jq filter; None: it is, or none is typed.
+    fn no_filter(&self, asked: &Asked) -> Result<Option<Refused>, Failure> {
+        let transform = asked.lines("transform")?;
+        let fault = if transform.is_empty() { None } else { self.state.replays.compiles(&transform).err() };
+        let said = |fault: String| format!("The transform is no jq filter: {}", words::sentence(&fault));
+        Ok(fault.map(|fault| Refused {
+            status: axum::http::StatusCode::UNPROCESSABLE_ENTITY,
+            field: Some("transform"),
+            said: said(fault),
+        }))
+    }
+
     /// What the typed transform makes of the newest messages.
     async fn tried(&self, asked: &Asked, rows: &[MessageRow]) -> Result<Vec<Sample>, Failure> {
         let transform = asked.lines("transform")?;
         let ids: Vec<i64> = rows.iter().take(TRIED).map(|row| row.id).collect();
-        super::samples::of(self.state, &ids, Some(&transform).filter(|filter| !filter.is_empty()).map(String::as_str)).await
+        let entry = self.state.replays.entry(&asked.cluster, &asked.topic);
+        super::samples::of(self.state, entry, &ids, Some(transform.as_str()).filter(|filter| !filter.is_empty())).await
     }
 
     fn approval(&self) -> String {

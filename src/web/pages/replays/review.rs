@@ -210,9 +210,9 @@ impl View<'_> {
         }
         ids.sort_unstable();
         ids.dedup();
-        let transform = self.transform(batch);
+        let entry = self.state.replays.entry(&batch.cluster, &batch.topic);
         let mut shown = Vec::with_capacity(ids.len());
-        for sample in samples::of(self.state, &ids, transform.as_deref()).await? {
+        for sample in samples::of(self.state, entry, &ids, batch.plan.transform.as_deref()).await? {
             let verdicts = store.verdicts(sample.id).await?;
             shown.push(match verdicts.iter().find(|verdict| verdict.batch_id == batch.id) {
                 Some(verdict) => sample.checked(verdict),
@@ -220,11 +220,6 @@ impl View<'_> {
             });
         }
         Ok(shown)
-    }
-
-    /// The filter that was typed for this batch.
-    fn transform(&self, batch: &Batch) -> Option<String> {
-        batch.plan.transform.clone()
     }
 }
 

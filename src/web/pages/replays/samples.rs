@@ -3,7 +3,8 @@
 use super::words;
 use crate::api::Failure;
 use crate::services::messages::ShownValue;
-use crate::services::replay::preview::Tried;
+use crate::services::replay::Entry;
+use crate::services::replay::preview::{Fit, Tried};
 use crate::store::verdicts::Verdict;
 use crate::web::AppState;
 use crate::web::view::diff::{DiffLine, diff};
@@ -31,7 +32,7 @@ pub struct Sample {
 ///
 /// # Errors
 /// The database could not be asked.
-pub async fn of(state: &AppState, ids: &[i64], transform: Option<&str>) -> Result<Vec<Sample>, Failure> {
+pub async fn of(state: &AppState, entry: Option<Entry<'_>>, ids: &[i64], transform: Option<&str>) -> Result<Vec<Sample>, Failure> {
     let mut samples = Vec::with_capacity(ids.len());
     for id in ids {
         let Some(view) = state.messages.view(*id).await? else { continue };
@@ -46,14 +47,14 @@ pub async fn of(state: &AppState, ids: &[i64], transform: Option<&str>) -> Resul
             value: None,
             notes: Vec::new(),
         };
-        sample.show(state, &view.value, transform).await;
+        sample.show(state, &view.value, entry.zip(transform)).await;
         samples.push(sample);
     }
     Ok(samples)
 }
 
 impl Sample {
-    async fn show(&mut self, state: &AppState, value: &ShownValue, transform: Option<&str>) {
+    async fn show(&mut self, state: &AppState, value: &ShownValue, transform: Option<(Entry<'_>, &str)>) {
         let (bytes, is_masked) = match value {
             ShownValue::Purged => return self.notes.push("Its bytes were removed after their retention: it cannot be sent.".to_owned()),
             ShownValue::Null => return self.notes.push("A null value: a tombstone.".to_owned()),
@@ -64,15 +65,16 @@ impl Sample {
             ShownValue::Masked { json, fields } => (json.as_bytes(), !fields.is_empty()),
         };
         let before = readable(bytes);
-        let Some(filter) = transform else {
+        let Some((entry, filter)) = transform else {
             self.value = Some(text::cut_block(&before, SHOWN));
             return;
         };
         if is_masked {
             self.notes.push("Tried on the masked value, so that no filter can show what is masked. The real one is sent.".to_owned());
         }
-        match state.replays.try_transform(filter, bytes.to_vec()).await {
-            Tried::Made(after) => {
+        match state.replays.try_transform(entry, filter, bytes.to_vec(), !is_masked).await {
+            Tried::Made { value: after, fit } => {
+                self.notes.extend(fit.map(fits));
                 let made = diff(&text::block(&before), &text::block(&readable(&after)));
                 if made.cut {
                     self.notes.push("Cut: more differs than is shown.".to_owned());
@@ -102,6 +104,14 @@ impl Sample {
             ("Then", words::forecast(&verdict.decision).to_owned()),
         ];
         self
+    }
+}
+
+fn fits(fit: Fit) -> String {
+    match fit {
+        Fit::Fits => "What it makes of it fits today's schema.".to_owned(),
+        Fit::Unfit(why) => format!("What it makes of it does not fit: {}", words::sentence(&why)),
+        Fit::Unclear(why) => format!("Whether what it makes of it fits cannot be told: {}", words::sentence(&why)),
     }
 }
 
