@@ -179,6 +179,20 @@ pub enum Decision {
     Held,
 }
 
+impl Decision {
+    /// The word in the database and the API.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Decision::Send => "send",
+            Decision::SendUnchecked => "send_unchecked",
+            Decision::AlreadyApplied => "already_applied",
+            Decision::Incompatible => "incompatible",
+            Decision::Unsafe => "unsafe",
+            Decision::Held => "held",
+        }
+    }
+}
+
 impl Checked {
     /// What follows from both checks. `idempotent_consumer`: the DLQ's standing waiver (`consumer_is_idempotent`) of the idempotency check.
     ///

@@ -8,8 +8,8 @@ use axum::extract::{Path, RawQuery, State};
 use axum_htmx::HxRequest;
 
 use super::messages::FilterForm;
-use super::replays::OpenReplay;
 use super::overview::{at_risk, no_data};
+use super::replays::OpenReplay;
 use super::{GroupLine, Look, MessageTable, Shell, SignedIn, When, dlq_path, new_replay, status_word, words};
 use crate::api::Failure;
 use crate::api::dlqs::{names_could_be, unknown_dlq};

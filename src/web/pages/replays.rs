@@ -13,7 +13,7 @@ use axum::extract::{RawQuery, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 
-use super::{Acting, Choice, Chip, Look, Shell, SignedIn, StatusLine, When, chips, dlq_path, names, outside};
+use super::{Acting, Chip, Choice, Look, Shell, SignedIn, StatusLine, When, chips, dlq_path, names, outside};
 use crate::api::Failure;
 use crate::api::query::{self, Query};
 use crate::domain::access::{Principal, Role, look_of_name};
@@ -240,11 +240,21 @@ fn failure(error: ReplayError) -> Failure {
         ReplayError::Store(error) => error.into(),
         ReplayError::Kafka(error) => {
             tracing::warn!(error = %error, "Kafka failed a request about a replay");
-            Failure::new(StatusCode::SERVICE_UNAVAILABLE, format!("Kafka does not answer right now: {}", words::sentence(&error.to_string())))
+            Failure::new(
+                StatusCode::SERVICE_UNAVAILABLE,
+                format!("Kafka does not answer right now: {}", words::sentence(&error.to_string())),
+            )
         }
         ReplayError::Forbidden(said) => Failure::forbidden(words::sentence(&capital(&said))),
         ReplayError::Conflict(said) => Failure::new(StatusCode::CONFLICT, words::sentence(&capital(&said))),
-        ReplayError::Invalid { field, problem } => Failure::new(StatusCode::UNPROCESSABLE_ENTITY, format!("{field}: {}", words::sentence(&problem))),
+        ReplayError::Invalid { field, problem } => {
+            Failure::new(StatusCode::UNPROCESSABLE_ENTITY, format!("{field}: {}", words::sentence(&problem)))
+        }
+        ReplayError::Unready(said) => Failure::new(StatusCode::SERVICE_UNAVAILABLE, words::sentence(&capital(&said))),
+        ReplayError::Machine(reason) => {
+            tracing::error!(reason, "a request about a replay failed");
+            Failure::internal()
+        }
         ReplayError::NotFound(id) => Failure::not_found(format!("There is no replay {id}.")),
     }
 }

@@ -64,7 +64,8 @@ mod tests {
 
     #[test]
     fn only_what_differs_is_shown_with_what_stands_around_it() {
-        let lines = |changed: &str| (0..20).map(|n| if n == 10 { format!("{changed}\n") } else { format!("line {n}\n") }).collect::<String>();
+        let lines =
+            |changed: &str| (0..20).map(|n| if n == 10 { format!("{changed}\n") } else { format!("line {n}\n") }).collect::<String>();
         let shown = diff(&lines("amount: 12.5"), &lines("amount_minor: 1250")).lines;
         let expected = [
             DiffLine::Same("line 7".into()),

@@ -179,32 +179,68 @@ pub async fn page(
 }
 
 /// `POST /replays/{id}/submit`.
-pub async fn submit(State(state): State<AppState>, acting: Acting, look: Look, Path(id): Path<String>, body: Bytes) -> Result<Response, Failure> {
+pub async fn submit(
+    State(state): State<AppState>,
+    acting: Acting,
+    look: Look,
+    Path(id): Path<String>,
+    body: Bytes,
+) -> Result<Response, Failure> {
     act(Act::Submit, state, acting, look, &id, &body).await
 }
 
 /// `POST /replays/{id}/pause`.
-pub async fn pause(State(state): State<AppState>, acting: Acting, look: Look, Path(id): Path<String>, body: Bytes) -> Result<Response, Failure> {
+pub async fn pause(
+    State(state): State<AppState>,
+    acting: Acting,
+    look: Look,
+    Path(id): Path<String>,
+    body: Bytes,
+) -> Result<Response, Failure> {
     act(Act::Pause, state, acting, look, &id, &body).await
 }
 
 /// `POST /replays/{id}/resume`.
-pub async fn resume(State(state): State<AppState>, acting: Acting, look: Look, Path(id): Path<String>, body: Bytes) -> Result<Response, Failure> {
+pub async fn resume(
+    State(state): State<AppState>,
+    acting: Acting,
+    look: Look,
+    Path(id): Path<String>,
+    body: Bytes,
+) -> Result<Response, Failure> {
     act(Act::Resume, state, acting, look, &id, &body).await
 }
 
 /// `POST /replays/{id}/stop`.
-pub async fn stop(State(state): State<AppState>, acting: Acting, look: Look, Path(id): Path<String>, body: Bytes) -> Result<Response, Failure> {
+pub async fn stop(
+    State(state): State<AppState>,
+    acting: Acting,
+    look: Look,
+    Path(id): Path<String>,
+    body: Bytes,
+) -> Result<Response, Failure> {
     act(Act::Stop, state, acting, look, &id, &body).await
 }
 
 /// `POST /replays/{id}/reopen`.
-pub async fn reopen(State(state): State<AppState>, acting: Acting, look: Look, Path(id): Path<String>, body: Bytes) -> Result<Response, Failure> {
+pub async fn reopen(
+    State(state): State<AppState>,
+    acting: Acting,
+    look: Look,
+    Path(id): Path<String>,
+    body: Bytes,
+) -> Result<Response, Failure> {
     act(Act::Reopen, state, acting, look, &id, &body).await
 }
 
 /// `POST /replays/{id}/slow-down`.
-pub async fn slow_down(State(state): State<AppState>, acting: Acting, look: Look, Path(id): Path<String>, body: Bytes) -> Result<Response, Failure> {
+pub async fn slow_down(
+    State(state): State<AppState>,
+    acting: Acting,
+    look: Look,
+    Path(id): Path<String>,
+    body: Bytes,
+) -> Result<Response, Failure> {
     act(Act::SlowDown, state, acting, look, &id, &body).await
 }
 
@@ -309,7 +345,9 @@ impl View<'_> {
             BatchState::AwaitingApproval => awaits(batch, owner, approvals.len()),
             BatchState::Approved => "Approved. It starts within seconds.".to_owned(),
             BatchState::Executing if proof => canary(batch, terms, now_ms),
-            BatchState::Executing => format!("{} of {} have ended.", format::exact(batch.progress.done()), words::messages(batch.progress.items)),
+            BatchState::Executing => {
+                format!("{} of {} have ended.", format::exact(batch.progress.done()), words::messages(batch.progress.items))
+            }
             BatchState::Paused => "Paused: nothing is sent until somebody goes on with it.".to_owned(),
             BatchState::Halted => "Halted: nothing more is sent. Going on needs a new approval.".to_owned(),
             BatchState::Executed => {
@@ -344,11 +382,12 @@ impl View<'_> {
         let count = self.state.store.arrived_above(batch.dlq_id, batch.as_of_message_id, ARRIVED + 1).await?;
         let count = match count {
             0 => "No new dead letter waits in this DLQ since it was frozen.".to_owned(),
-            count if count > ARRIVED => format!("More than {} new dead letters wait in this DLQ since it was frozen.", format::exact(ARRIVED)),
-            count => format!(
-                "{} in this DLQ since it was frozen.",
-                format::counted(count, "new dead letter waits", "new dead letters wait")
-            ),
+            count if count > ARRIVED => {
+                format!("More than {} new dead letters wait in this DLQ since it was frozen.", format::exact(ARRIVED))
+            }
+            count => {
+                format!("{} in this DLQ since it was frozen.", format::counted(count, "new dead letter waits", "new dead letters wait"))
+            }
         };
         Ok(Some((count, format!("{}?state=quarantined#messages", dlq_path(&batch.cluster, &batch.topic)))))
     }
@@ -573,7 +612,8 @@ impl Submit {
     /// What the checks held can be waived; what was typed stays.
     fn offer(&mut self, verdicts: &[VerdictCount], typed: &Query) {
         for waivable in WAIVABLE {
-            let held = verdicts.iter().filter(|count| waivable.holds(&count.schema, &count.idempotency)).map(|count| count.count).sum::<i64>();
+            let held =
+                verdicts.iter().filter(|count| waivable.holds(&count.schema, &count.idempotency)).map(|count| count.count).sum::<i64>();
             let chosen = typed.bytes(waivable.field).is_some();
             if held > 0 || chosen {
                 let label = format!("{}: {}", waivable.label, words::messages(held));

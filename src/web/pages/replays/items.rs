@@ -161,7 +161,8 @@ impl ItemLine {
         let expected = item.forecast.as_deref().filter(|_| item.state == ItemState::Pending.as_str()).map(words::forecast);
         let unchecked = item.unchecked.then_some("sent without a check, as waived");
         let said: Vec<&str> = [expected, note.as_deref(), unchecked].into_iter().flatten().collect();
-        let sent_to = item.target_partition.zip(item.sent_offset).map(|(partition, offset)| format!("{partition} / {}", format::exact(offset)));
+        let sent_to =
+            item.target_partition.zip(item.sent_offset).map(|(partition, offset)| format!("{partition} / {}", format::exact(offset)));
         let of = max_laps.map_or_else(String::new, |max| format!(" of {max}"));
         ItemLine {
             id: item.message_id,

@@ -9,7 +9,7 @@ use axum::extract::{RawQuery, State};
 use axum::response::{IntoResponse, Redirect, Response};
 
 use super::super::group::new_form_id;
-use super::super::{Acting, Choice, Chip, Look, MessageLine, Shell, SignedIn, chips, dlq_path, names};
+use super::super::{Acting, Chip, Choice, Look, MessageLine, Shell, SignedIn, chips, dlq_path, names};
 use super::samples::Sample;
 use super::words::{self, WAIVABLE};
 use super::{OpenReplay, Refused, answer, cannot, refused};
@@ -362,7 +362,8 @@ impl Maker<'_> {
         let terms = state.replays.entry(&asked.cluster, &asked.topic).map(|entry| entry.terms);
         let cannot = cannot(self.principal, Role::Operator, owner.as_deref(), "Proposing a replay");
         let Some(terms) = terms.filter(|_| !state.options.read_only) else {
-            let nowhere = Nowhere { said: nowhere(state), topic: text::line(&asked.topic), dlq_path: dlq_path(&asked.cluster, &asked.topic) };
+            let nowhere =
+                Nowhere { said: nowhere(state), topic: text::line(&asked.topic), dlq_path: dlq_path(&asked.cluster, &asked.topic) };
             return Ok(NewPage { nowhere: Some(nowhere), ..self.page(None, refused) });
         };
         let rows = self.newest(&asked).await?;
@@ -476,7 +477,8 @@ impl Maker<'_> {
     async fn counted(&self, dlq: &Dlq, asked: &Asked) -> Result<Option<i64>, Failure> {
         let store = &self.state.store;
         let given: Vec<&str> = asked.filter.pairs().map(|(name, _)| name).collect();
-        let of_state = |counts: &std::collections::BTreeMap<String, i64>, state: MessageState| counts.get(state.as_str()).copied().unwrap_or(0);
+        let of_state =
+            |counts: &std::collections::BTreeMap<String, i64>, state: MessageState| counts.get(state.as_str()).copied().unwrap_or(0);
         match given[..] {
             [] | ["state"] => {
                 let counts = store.dlq_counts(Some(dlq.id)).await?.remove(&dlq.id).unwrap_or_default().by_state;
@@ -493,11 +495,7 @@ impl Maker<'_> {
         let transform = asked.lines("transform")?;
         let fault = if transform.is_empty() { None } else { self.state.replays.compiles(&transform).err() };
         let said = |fault: String| format!("The transform is no jq filter: {}", words::sentence(&fault));
-        Ok(fault.map(|fault| Refused {
-            status: axum::http::StatusCode::UNPROCESSABLE_ENTITY,
-            field: Some("transform"),
-            said: said(fault),
-        }))
+        Ok(fault.map(|fault| Refused { status: axum::http::StatusCode::UNPROCESSABLE_ENTITY, field: Some("transform"), said: said(fault) }))
     }
 
     /// What the typed transform makes of the newest messages.
@@ -551,7 +549,9 @@ fn nothing(asked: &Asked, found: i64, open: i64) -> Option<String> {
     }
     let state = asked.message_filter().ok().and_then(|filter| filter.state);
     Some(match (state, found) {
-        (Some(MessageState::Archived), _) => "Archived messages are not replayed: restore them first, then they are under review.".to_owned(),
+        (Some(MessageState::Archived), _) => {
+            "Archived messages are not replayed: restore them first, then they are under review.".to_owned()
+        }
         (Some(MessageState::Replayed), _) => "These are replayed already. One that comes back is a new message.".to_owned(),
         (_, 0) => "No message that is in quarantine or under review matches.".to_owned(),
         _ => "None of these is in quarantine or under review any more.".to_owned(),
@@ -608,7 +608,11 @@ impl Reader {
 fn checks(terms: &ReplayTerms) -> Vec<CheckLine> {
     let schema = match &terms.schema {
         Some(schema) => CheckLine { name: "Schema check", said: format!("against {}", text::line(&schema.schema)), lines: None },
-        None => CheckLine { name: "Schema check", said: "not configured: messages are held unless it is waived".to_owned(), lines: Some(SCHEMA_LINES) },
+        None => CheckLine {
+            name: "Schema check",
+            said: "not configured: messages are held unless it is waived".to_owned(),
+            lines: Some(SCHEMA_LINES),
+        },
     };
     let duplicate = match &terms.idempotency {
         Some(check) => CheckLine {

@@ -95,7 +95,13 @@ pub async fn page(
 }
 
 /// `POST /replays/{id}/approve`.
-pub async fn approve(State(state): State<AppState>, acting: Acting, look: Look, Path(id): Path<String>, body: Bytes) -> Result<Response, Failure> {
+pub async fn approve(
+    State(state): State<AppState>,
+    acting: Acting,
+    look: Look,
+    Path(id): Path<String>,
+    body: Bytes,
+) -> Result<Response, Failure> {
     let batch = find(&state, &id).await?;
     let form = form(&batch, &body)?;
     let ticked: Vec<usize> = (0..batch.warnings.len()).filter(|place| form.bytes(&words::tick(*place)).is_some()).collect();
@@ -106,7 +112,13 @@ pub async fn approve(State(state): State<AppState>, acting: Acting, look: Look, 
 }
 
 /// `POST /replays/{id}/reject`.
-pub async fn reject(State(state): State<AppState>, acting: Acting, look: Look, Path(id): Path<String>, body: Bytes) -> Result<Response, Failure> {
+pub async fn reject(
+    State(state): State<AppState>,
+    acting: Acting,
+    look: Look,
+    Path(id): Path<String>,
+    body: Bytes,
+) -> Result<Response, Failure> {
     let batch = find(&state, &id).await?;
     let form = form(&batch, &body)?;
     let reason = form.text("comment")?.unwrap_or_default().trim().to_owned();
@@ -141,7 +153,14 @@ async fn decided(
 }
 
 impl View<'_> {
-    async fn review(&self, batch: Batch, round: u64, is_fragment: bool, refused: Option<Refused>, form: &Query) -> Result<ReviewPage, Failure> {
+    async fn review(
+        &self,
+        batch: Batch,
+        round: u64,
+        is_fragment: bool,
+        refused: Option<Refused>,
+        form: &Query,
+    ) -> Result<ReviewPage, Failure> {
         let (state, now_ms) = (self.state, self.state.clock.now_ms());
         let path = format!("/replays/{}", batch.id);
         let owner = state.owner_of(&batch.cluster, &batch.topic).await?;

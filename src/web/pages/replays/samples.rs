@@ -59,7 +59,9 @@ impl Sample {
             ShownValue::Purged => return self.notes.push("Its bytes were removed after their retention: it cannot be sent.".to_owned()),
             ShownValue::Null => return self.notes.push("A null value: a tombstone.".to_owned()),
             ShownValue::Withheld => {
-                return self.notes.push("Fields are masked here, and this value is not JSON in which they could be found: nothing of it is shown.".to_owned());
+                return self.notes.push(
+                    "Fields are masked here, and this value is not JSON in which they could be found: nothing of it is shown.".to_owned(),
+                );
             }
             ShownValue::Plain(bytes) => (bytes.as_slice(), false),
             ShownValue::Masked { json, fields } => (json.as_bytes(), !fields.is_empty()),

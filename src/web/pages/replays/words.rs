@@ -264,17 +264,20 @@ impl WarningLine {
                     groups.iter().map(|group| name(group)).collect::<Vec<_>>().join(", ")
                 ),
             ),
-            Warning::InOtherReplay { batch, items } => line(
-                "info",
-                "Left out",
-                format!("{} stay where they are: replay {batch} has them.", messages(count(*items))),
-            ),
+            Warning::InOtherReplay { batch, items } => {
+                line("info", "Left out", format!("{} stay where they are: replay {batch} has them.", messages(count(*items))))
+            }
             Warning::OtherOrigin { topic, items } => line(
                 "warning",
                 "Left out",
                 match topic {
-                    Some(topic) => format!("{} came from {} and not from the target, and are left out.", messages(count(*items)), name(topic)),
-                    None => format!("{} do not say where they came from, and are left out. A target named in the configuration takes them.", messages(count(*items))),
+                    Some(topic) => {
+                        format!("{} came from {} and not from the target, and are left out.", messages(count(*items)), name(topic))
+                    }
+                    None => format!(
+                        "{} do not say where they came from, and are left out. A target named in the configuration takes them.",
+                        messages(count(*items))
+                    ),
                 },
             ),
             Warning::TargetUnknown { why } => line(
@@ -282,6 +285,9 @@ impl WarningLine {
                 "Target",
                 format!("Kafka could not be asked about the target, which is looked at again before the start: {}", sentence(why)),
             ),
+            Warning::ReadersUnknown { why } => {
+                line("warning", "Who else", format!("Who else reads the target could not be found out: {}", sentence(why)))
+            }
             Warning::Repartitioned { items } => line(
                 "info",
                 "Partitions",
@@ -298,7 +304,10 @@ impl WarningLine {
             Warning::ConsumerIsIdempotent { why } => line(
                 "info",
                 "Standing waiver",
-                format!("The consumer may be sent anything twice, so messages the ledger cannot tell about are sent unchecked: {}", sentence(why)),
+                format!(
+                    "The consumer may be sent anything twice, so messages the ledger cannot tell about are sent unchecked: {}",
+                    sentence(why)
+                ),
             ),
         }
     }
@@ -392,7 +401,11 @@ pub fn plan(batch: &Batch, terms: Option<&ReplayTerms>) -> Vec<PlanLine> {
     let transform = match &plan.transform {
         Some(filter) => PlanLine { is_code: true, ..line("Transform", text::block(filter), Some("typed for this replay".to_owned())) },
         None => match terms.and_then(|terms| terms.schema.as_ref()).and_then(|schema| schema.transform.as_ref()) {
-            Some(path) => line("Transform", text::line(&path.display().to_string()), Some("of the configuration, used where a payload does not fit as it is".to_owned())),
+            Some(path) => line(
+                "Transform",
+                text::line(&path.display().to_string()),
+                Some("of the configuration, used where a payload does not fit as it is".to_owned()),
+            ),
             None => line("Transform", "none".to_owned(), None),
         },
     };
@@ -432,10 +445,9 @@ pub fn waived(check: Check, verdict: &str) -> &'static str {
 fn steps(plan: &Plan) -> String {
     match plan.canary {
         0 => "none: everything goes at once".to_owned(),
-        canary => format!(
-            "first {}, then 10 times as many at each step; each waits until the one before is proven",
-            messages(canary.into())
-        ),
+        canary => {
+            format!("first {}, then 10 times as many at each step; each waits until the one before is proven", messages(canary.into()))
+        }
     }
 }
 
@@ -450,7 +462,12 @@ fn duration(plan: &Plan, forecast: &Forecast, terms: Option<&ReplayTerms>) -> St
     let proof = count(proof_s).saturating_mul(1_000);
     let whole = sending.saturating_add(proof.saturating_mul(waits));
     let times = if waits == 1 { "once".to_owned() } else { format!("{waits} times") };
-    format!("{}: {} of sending, and {times} about {} of waiting for proof before the next step", format::age(whole), format::age(sending), format::age(proof))
+    format!(
+        "{}: {} of sending, and {times} about {} of waiting for proof before the next step",
+        format::age(whole),
+        format::age(sending),
+        format::age(proof)
+    )
 }
 
 /// How often a batch waits for a step's proof before it goes on.
