@@ -24,6 +24,7 @@ pub mod record;
 pub mod replay;
 pub mod settings;
 pub mod stacktrace;
+pub mod stage;
 pub mod template;
 pub mod terms;
 pub mod verdict;

@@ -82,7 +82,8 @@ pub struct Body {
 }
 
 /// What to list. Every condition that is given must hold.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(default)]
 pub struct MessageFilter {
     pub cluster: Option<String>,
     pub topic: Option<String>,
