@@ -22,6 +22,7 @@ use crate::jobs::Supervisor;
 use crate::jobs::hints;
 use crate::jobs::housekeeping::Housekeeping;
 use crate::jobs::intake::{IntakeJob, LIMITS};
+use crate::jobs::review::ReviewJob;
 use crate::jobs::sampler::SamplerJob;
 use crate::kafka::client::KafkaError;
 use crate::kafka::inspect::Inspector;
@@ -30,6 +31,7 @@ use crate::services::checkup::ClusterTests;
 use crate::services::intake::ClusterStatus;
 use crate::services::replay::check::Checker;
 use crate::services::replay::{self, Replays};
+use crate::services::review::Reviews;
 use crate::store::{Store, StoreError};
 use crate::web::{self, AppState, Configured, ConfiguredCluster, PublicUrlError, WebOptions};
 use crate::{demo as made_up, telemetry};
@@ -204,6 +206,8 @@ fn start_jobs<'a>(
         let (store, clock, cluster, holder) = (store.clone(), clock.clone(), cluster.clone(), holder.clone());
         SamplerJob { store, inspector, clock, cluster, dlqs, holder, lease }.spawn(supervisor);
     }
+    let reviews = Reviews { store: store.clone(), clock: clock.clone(), dlqs: settings.dlqs.clone().into() };
+    ReviewJob { reviews, holder: holder.clone(), lease }.spawn(supervisor);
     let (store, clock, samples_fine) = (store.clone(), clock.clone(), settings.samples_fine);
     Housekeeping { store, clock, holder, lease, samples_fine }.spawn(supervisor);
     Ok(())

@@ -22,6 +22,7 @@ pub mod partition;
 pub mod readiness;
 pub mod record;
 pub mod replay;
+pub mod review;
 pub mod settings;
 pub mod stacktrace;
 pub mod stage;
