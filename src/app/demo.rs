@@ -1,6 +1,5 @@
 //! `lazaret demo`: the made-up shop's Kafka, and a Lazaret that watches it.
 
-use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -53,6 +52,15 @@ pub async fn run(options: Options, clock: Clock) -> Result<RunningDemo, AppError
     running.setup_link = None;
     let banner = demo.banner(&running.url);
     let kafka = Arc::clone(&demo);
+    let (shop, ticks) = (Arc::clone(&demo), clock.clone());
+    running.supervisor.spawn("demo:wallet", move |token| {
+        let (shop, clock) = (Arc::clone(&shop), ticks.clone());
+        async move {
+            if let Err(error) = shop.run_wallet(clock, token).await {
+                telemetry::job_failed("demo:wallet", &error.to_string());
+            }
+        }
+    });
     running.supervisor.spawn("demo", move |token| {
         let (demo, clock) = (Arc::clone(&demo), clock.clone());
         async move {
@@ -79,11 +87,11 @@ fn settings(listen: String, demo: &Demo) -> Settings {
         samples_fine: Duration::from_secs(48 * 3_600),
         clusters: vec![demo.cluster.clone()],
         dlqs: demo.dlqs.clone(),
-        checks: Vec::new(),
-        terms: Vec::new(),
+        checks: demo.terms.iter().map(super::settings::checks).collect(),
+        terms: demo.terms.clone(),
         approval: ApprovalTerms::default(),
-        ledgers: BTreeMap::new(),
-        schemas: BTreeMap::new(),
+        ledgers: demo.ledgers.clone(),
+        schemas: demo.schemas.clone(),
         class_rules: demo.class_rules.clone(),
     }
 }

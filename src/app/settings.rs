@@ -67,7 +67,7 @@ impl From<&Config> for Settings {
     }
 }
 
-fn checks(terms: &ReplayTerms) -> Checks {
+pub(super) fn checks(terms: &ReplayTerms) -> Checks {
     Checks {
         schema: terms.schema.as_ref().map(|schema| schema.schema.clone()),
         ledger: terms.idempotency.as_ref().map(|idempotency| idempotency.ledger.clone()),

@@ -46,8 +46,9 @@ impl Broker {
         &self.bootstrap_servers
     }
 
-    /// Produces the records in order, each to its partition and with its timestamp, and waits until the broker has them all.
-    pub async fn produce(&self, records: &[ProducedRecord]) -> Result<(), DemoError> {
+    /// Produces the records in order, each to its partition and with its timestamp, and waits until the broker has them all. Gives the offset of each.
+    pub async fn produce(&self, records: &[ProducedRecord]) -> Result<Vec<i64>, DemoError> {
+        let mut offsets = Vec::with_capacity(records.len());
         // Below the producer's queue limit of 100,000 messages.
         for chunk in records.chunks(10_000) {
             let mut deliveries = Vec::with_capacity(chunk.len());
@@ -56,10 +57,10 @@ impl Broker {
             }
             for delivery in deliveries {
                 let answer = delivery.await.map_err(|_| DemoError::NoBroker)?;
-                answer.map_err(|(error, _)| DemoError::Broker(error))?;
+                offsets.push(answer.map_err(|(error, _)| DemoError::Broker(error))?.offset);
             }
         }
-        Ok(())
+        Ok(offsets)
     }
 }
 

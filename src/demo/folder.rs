@@ -10,6 +10,8 @@ use super::DemoError;
 const MARKER: &str = "made-by-lazaret-demo";
 const DATABASE: &str = "lazaret.db";
 const AUDIT_KEY: &str = "lazaret.db.audit-key";
+const WALLET: &str = "wallet.db";
+const SCHEMA: &str = "payment.schema.json";
 
 /// A folder in which this demo, and no other, runs.
 #[derive(Debug)]
@@ -35,17 +37,33 @@ impl Folder {
             Err(TryLockError::WouldBlock) => return Err(DemoError::Running(path.to_owned())),
             Err(TryLockError::Error(source)) => return Err(failed(source)),
         }
-        for suffix in ["", "-wal", "-shm", "-journal"] {
-            remove(&path.join(format!("{DATABASE}{suffix}"))).map_err(failed)?;
+        for (database, suffix) in
+            [DATABASE, WALLET].into_iter().flat_map(|name| ["", "-wal", "-shm", "-journal"].map(|suffix| (name, suffix)))
+        {
+            remove(&path.join(format!("{database}{suffix}"))).map_err(failed)?;
         }
         // A key without its trail fits nothing.
-        remove(&path.join(AUDIT_KEY)).map_err(failed)?;
+        for file in [AUDIT_KEY, SCHEMA] {
+            remove(&path.join(file)).map_err(failed)?;
+        }
         Ok(Folder { path: path.to_owned(), _marker: marker })
     }
 
     /// Where the key of the trail is made.
     pub fn audit_key(&self) -> PathBuf {
         self.path.join(AUDIT_KEY)
+    }
+
+    /// The database of the shop's wallet.
+    pub fn wallet(&self) -> PathBuf {
+        self.path.join(WALLET)
+    }
+
+    /// Writes what the shop's payments look like today, as JSON Schema.
+    pub fn write_schema(&self, schema: &str) -> Result<PathBuf, DemoError> {
+        let path = self.path.join(SCHEMA);
+        fs::write(&path, schema).map_err(|source| DemoError::Folder { path: path.clone(), source })?;
+        Ok(path)
     }
 
     /// Where the store opens its database.

@@ -10,6 +10,8 @@ mod payloads;
 mod pipelines;
 mod random;
 pub mod scenario;
+mod terms;
+pub mod wallet;
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -25,7 +27,9 @@ use crate::domain::access::Role;
 use crate::domain::classify::{ClassRule, FailureClass};
 use crate::domain::clock::Clock;
 use crate::domain::settings::{ClusterSettings, DlqSettings};
-use scenario::Story;
+use crate::domain::terms::{Ledger, ReplayTerms, Schema};
+use scenario::{OutagePayment, Story};
+use wallet::{Handled, Wallet};
 
 /// The cluster's name on pages and in the API.
 pub const CLUSTER: &str = "demo";
@@ -48,6 +52,8 @@ pub enum DemoError {
     Broker(rdkafka::error::KafkaError),
     #[error("in-process Kafka is not there any more: start the demo again")]
     NoBroker,
+    #[error("the made-up wallet's database: {0}")]
+    Wallet(sqlx::Error),
     #[error("the system gives no random numbers for passwords: {0}")]
     Random(getrandom::Error),
 }
@@ -88,10 +94,17 @@ pub struct Demo {
     pub audit_key: PathBuf,
     pub cluster: ClusterSettings,
     pub dlqs: Vec<DlqSettings>,
+    /// On which terms messages of each of `dlqs` may be replayed.
+    pub terms: Vec<ReplayTerms>,
+    pub ledgers: BTreeMap<String, Ledger>,
+    pub schemas: BTreeMap<String, Schema>,
     pub class_rules: Vec<ClassRule>,
     pub sign_ins: Vec<SignIn>,
     pub tokens: Vec<Token>,
     broker: Arc<Broker>,
+    wallet: Arc<Wallet>,
+    /// Where the wallet goes on in each partition of its topic.
+    wallet_from: Vec<i64>,
     story: Story,
     folder: Folder,
 }
@@ -105,16 +118,26 @@ impl Demo {
         let folder = Folder::take(&options.data_dir)?;
         let broker = Broker::start(pipelines::topics())?;
         let mut story = Story::new(options.seed);
-        broker.produce(&story.until_now(clock.now_ms())).await?;
+        let now_ms = clock.now_ms();
+        broker.produce(&story.until_now(now_ms)).await?;
+        let wallet = Wallet::create(&folder.wallet()).await?;
+        let outage = story.outage(now_ms);
+        let wallet_from = live_through(&outage, &wallet, &broker).await?;
+        let schema = folder.write_schema(terms::PAYMENT_SCHEMA)?;
         Ok(Demo {
             database_url: folder.database_url(),
             audit_key: folder.audit_key(),
             cluster: cluster_settings(broker.bootstrap_servers()),
             dlqs: dlq_settings(),
+            terms: terms::terms(),
+            ledgers: terms::ledgers(&folder.wallet()),
+            schemas: terms::schemas(schema),
             class_rules: class_rules(),
             sign_ins: sign_ins(options.loopback_only)?,
             tokens: tokens(options.api_token)?,
             broker: Arc::new(broker),
+            wallet: Arc::new(wallet),
+            wallet_from,
             story,
             folder,
         })
@@ -125,16 +148,25 @@ impl Demo {
         Trickle { broker: Arc::clone(&self.broker), story: self.story.clone() }
     }
 
+    /// The shop's wallet at work, its database up again: what is replayed to it is debited once, or skipped, or dead-lettered again.
+    ///
+    /// # Errors
+    /// As [`Wallet::run`].
+    pub async fn run_wallet(&self, clock: Clock, stop: CancellationToken) -> Result<(), DemoError> {
+        self.wallet.run(&self.broker, &self.wallet_from, clock, stop).await
+    }
+
+    /// The shop's wallet.
+    pub fn wallet(&self) -> &Wallet {
+        &self.wallet
+    }
+
     /// What to print once pages are served at `url`, such as `http://127.0.0.1:8080`.
     pub fn banner(&self, url: &str) -> String {
         let mut out = String::new();
         let viewer = self.tokens.first().map_or("", |token| token.secret.as_str());
         let _ = writeln!(out, "Lazaret demo at {url}/\n");
-        let _ = writeln!(
-            out,
-            "Everything in it is invented: a shop, {} days of its dead letters, an outage under way.",
-            scenario::HISTORY_DAYS
-        );
+        let _ = writeln!(out, "Everything in it is invented: a shop, {} days of its dead letters, an outage.", scenario::HISTORY_DAYS);
         let _ = writeln!(out, "Kafka runs inside this process at {}; the database is in {}.", self.cluster.bootstrap_servers, self.folder);
         let _ = writeln!(out, "Each start begins anew.\n\nSign in as");
         for user in &self.sign_ins {
@@ -145,13 +177,36 @@ impl Demo {
             let _ = writeln!(out, "  {:<10} {}", token.role.as_str(), token.secret);
         }
         let _ = writeln!(out, "  curl -H 'Authorization: Bearer {viewer}' {url}/api/v1/dlqs\n");
-        let _ = writeln!(out, "Look first at {}: its database went down 40 minutes ago,", pipelines::WALLET);
-        let _ = writeln!(out, "{} payments wait there, and new failures keep coming in all over the shop.", scenario::OUTAGE_MESSAGES);
+        let _ = writeln!(out, "Look first at {}: its database was down for 40 minutes, until just now,", pipelines::WALLET);
+        let _ =
+            writeln!(out, "{} payments wait there; propose their replay as operator, approve it as approver.", scenario::OUTAGE_MESSAGES);
+        let _ = writeln!(out, "New failures keep coming in all over the shop.");
         let _ =
             writeln!(out, "The dead letters of inventory-sink-dlq and clicks.app.dlq carry their originals' time, as Kafka Connect and");
         let _ = writeln!(out, "Kafka Streams leave it; they are dated when Lazaret first saw them: at this start.\n\nCtrl-C ends it.");
         out
     }
+}
+
+/// The outage as it was: the shop produces each payment, the wallet tries and gives up, and its framework dead-letters what it gave up on. Gives the offsets
+/// after the last payment of each partition.
+async fn live_through(outage: &[OutagePayment], wallet: &Wallet, broker: &Broker) -> Result<Vec<i64>, DemoError> {
+    let payments: Vec<_> = outage.iter().map(|payment| payment.record.clone()).collect();
+    let offsets = broker.produce(&payments).await?;
+    let mut next = vec![0; usize::try_from(pipelines::PARTITIONS).unwrap_or(0)];
+    let mut dead_letters = Vec::new();
+    for (payment, offset) in outage.iter().zip(offsets) {
+        let record = payment.record.as_read(offset);
+        if let Some(next) = usize::try_from(record.partition).ok().and_then(|partition| next.get_mut(partition)) {
+            *next = offset + 1;
+        }
+        let value = record.value.as_deref().unwrap_or_default();
+        if let Handled::Failed(trouble) = wallet.handle(value, payment.given_up_at_ms, payment.database).await? {
+            dead_letters.push(scenario::dead_letter_of(&record, trouble.failure(), payment.given_up_at_ms));
+        }
+    }
+    broker.produce(&dead_letters).await?;
+    Ok(next)
 }
 
 /// New failures, a few a minute over all DLQs.

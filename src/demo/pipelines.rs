@@ -63,7 +63,7 @@ pub(super) const INCIDENTS: &[Incident] = &[
     Incident { topic: "orders.fulfilment-dlt", hours_ago: 16 * 24 + 9, minutes: 90, count: 60, failure: 0 },
 ];
 
-/// What the outage under way looks like in the wallet's dead letters.
+/// What the outage looks like in the wallet's dead letters.
 pub(super) const OUTAGE: Failure = Failure {
     weight: 0,
     exception: LISTENER,
@@ -80,6 +80,32 @@ pub(super) const OUTAGE: Failure = Failure {
         "Caused by: org.postgresql.util.PSQLException: Connection to wallet-db-1.payments.svc:5432 refused.\n",
         "\tat org.postgresql.core.v3.ConnectionFactoryImpl.openConnectionImpl(ConnectionFactoryImpl.java:346)\n",
         "\t... 14 more\n",
+    ),
+};
+
+/// A payload from before the migration, as the wallet words it.
+pub(super) const UNREADABLE: Failure = Failure {
+    weight: 0,
+    exception: LISTENER,
+    cause: Some("com.fasterxml.jackson.databind.exc.MismatchedInputException"),
+    message: "Missing required creator property 'amount_cents' (index 4)",
+    trace: concat!(
+        "{exception}: Listener failed\nCaused by: {cause}: {message}\n",
+        "\tat com.fasterxml.jackson.databind.exc.MismatchedInputException.from(MismatchedInputException.java:59)\n",
+        "\tat com.northquay.wallet.DebitListener.onPayment(DebitListener.java:47)\n",
+    ),
+};
+
+/// A customer who cannot pay.
+pub(super) const INSUFFICIENT_FUNDS: Failure = Failure {
+    weight: 0,
+    exception: LISTENER,
+    cause: Some("com.northquay.wallet.InsufficientFundsException"),
+    message: "the wallet holds less than the payment needs",
+    trace: concat!(
+        "{exception}: Listener failed\nCaused by: {cause}: {message}\n",
+        "\tat com.northquay.wallet.Balance.reserve(Balance.java:41)\n",
+        "\tat com.northquay.wallet.DebitService.debit(DebitService.java:122)\n",
     ),
 };
 

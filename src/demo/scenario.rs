@@ -1,17 +1,17 @@
-//! What happened in the made-up shop: 28 days of ordinary failures, a few past incidents, and an outage under way. Pure: the same seed
+//! What happened in the made-up shop: 28 days of ordinary failures, a few past incidents, and an outage that has just ended. Pure: the same seed
 //! and the same now give the same records, byte for byte.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use serde_json::json;
-
 use super::headers::{self, Failed};
 use super::payloads::{self, Facts, Payload};
 use super::pipelines::{self, Failure, PARTITIONS, PIPELINES, Pipeline, WALLET};
 use super::random::Random;
+use super::wallet::{self, Database};
+use crate::domain::dialect::Dialect;
 use crate::domain::partition::partition_for;
-use crate::domain::record::Header;
+use crate::domain::record::{Header, Record};
 use crate::domain::settings::Partitioner;
 
 const MINUTE: i64 = 60_000;
@@ -20,13 +20,13 @@ const DAY: i64 = 24 * HOUR;
 
 /// How far back the history reaches, in the DLQ that keeps its records longest: the wallet's.
 pub const HISTORY_DAYS: i64 = 28;
-/// Dead letters of the outage under way, all of distinct keys.
+/// Dead letters of the outage, all of distinct keys.
 pub const OUTAGE_MESSAGES: usize = 200;
 /// Those of them that the wallet applied after all, on a retry that came through late.
 pub const OUTAGE_APPLIED_LATE: usize = 12;
 /// Those of them whose payload is older than the schema's migration to cents.
 pub const OUTAGE_OLD_SCHEMA: usize = 3;
-/// How long the outage has lasted.
+/// How long the outage lasted.
 const OUTAGE_MS: i64 = 40 * MINUTE;
 /// Usual time between two new failures once the demo runs, over all DLQs.
 const TRICKLE_MEAN_MS: f64 = 12_000.0;
@@ -51,37 +51,30 @@ pub struct ProducedRecord {
     pub timestamp_ms: i64,
 }
 
-/// What became of a payment of the outage; each payload says so under `demo_fate`, as a real one would not.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Fate {
-    /// Never debited: to be sent again.
-    NeverApplied,
-    /// Debited on a late retry: sending it again would debit twice.
-    AppliedLate,
-    /// Written before the migration: the consumer cannot read it any more.
-    OldSchema,
+impl ProducedRecord {
+    /// The record as a consumer reads it at this offset.
+    pub fn as_read(&self, offset: i64) -> Record {
+        Record {
+            topic: self.topic.to_owned(),
+            partition: self.partition,
+            offset,
+            timestamp_ms: Some(self.timestamp_ms),
+            key: self.key.clone(),
+            value: self.value.clone(),
+            headers: self.headers.clone(),
+        }
+    }
 }
 
-impl Fate {
-    /// The word in the payload.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Fate::NeverApplied => "never_applied",
-            Fate::AppliedLate => "applied_late",
-            Fate::OldSchema => "old_schema",
-        }
-    }
-
-    /// The fate of the n-th payment of the outage: the special ones are spread over it.
-    fn of(n: usize) -> Fate {
-        if n % 16 == 7 && n / 16 < OUTAGE_APPLIED_LATE {
-            Fate::AppliedLate
-        } else if n % 60 == 30 && n / 60 < OUTAGE_OLD_SCHEMA {
-            Fate::OldSchema
-        } else {
-            Fate::NeverApplied
-        }
-    }
+/// A payment that came while the wallet's database was down.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OutagePayment {
+    /// As the shop produced it, to [`wallet::TOPIC`].
+    pub record: ProducedRecord,
+    /// What the database did when the wallet tried for the last time.
+    pub database: Database,
+    /// When the wallet gave up on it, ms.
+    pub given_up_at_ms: i64,
 }
 
 /// Tells the story: first [`Story::until_now`], then one new failure after another.
@@ -98,7 +91,7 @@ impl Story {
         Story { random: Random::new(seed), last_offset: BTreeMap::new() }
     }
 
-    /// All that was dead-lettered up to now, in the order of the records' timestamps.
+    /// All that was dead-lettered up to now but the outage, in the order of the records' timestamps.
     pub fn until_now(&mut self, now_ms: i64) -> Vec<ProducedRecord> {
         let mut records = Vec::new();
         for pipeline in PIPELINES {
@@ -106,7 +99,6 @@ impl Story {
             records.extend(self.backlog(pipeline, now_ms));
         }
         records.extend(self.hostile(now_ms));
-        records.extend(self.outage(now_ms));
         records.sort_by_key(|record| record.timestamp_ms);
         records
     }
@@ -144,7 +136,7 @@ impl Story {
 
     fn ordinary_moments(&mut self, pipeline: &Pipeline, now_ms: i64) -> Vec<(i64, Option<usize>)> {
         let first = now_ms - pipeline.kept_days * DAY;
-        // Before the outage the wallet was quiet.
+        // From shortly before the outage on the wallet's failures are those of the outage.
         let last = if pipeline.topic == WALLET { now_ms - OUTAGE_MS - 10 * MINUTE } else { now_ms - 5_000 };
         let mut moments = Vec::new();
         if pipeline.per_day > 0.0 {
@@ -172,24 +164,26 @@ impl Story {
             .collect()
     }
 
-    /// The wallet's database has been down for 40 minutes: 200 payments of 200 users.
-    fn outage(&mut self, now_ms: i64) -> Vec<ProducedRecord> {
-        let pipeline = PIPELINES.iter().find(|pipeline| pipeline.topic == WALLET);
+    /// The wallet's database was down for the last 40 minutes: 200 payments of 200 users. Of 12 the last try was committed, and the answer came too late; 3 were
+    /// written before the schema's migration.
+    pub fn outage(&mut self, now_ms: i64) -> Vec<OutagePayment> {
         let spacing = OUTAGE_MS / OUTAGE_MESSAGES as i64;
-        let one = |story: &mut Story, pipeline: &'static Pipeline, n: usize| {
-            let at_ms = now_ms - OUTAGE_MS + n as i64 * spacing + story.random.between(0, spacing - 1);
+        let one = |n: usize| {
+            let given_up_at_ms = now_ms - OUTAGE_MS + n as i64 * spacing + self.random.between(0, spacing - 1);
             // Users that ordinary failures never name, so that the 200 keys are theirs alone.
-            let facts = Facts::of_user(&mut story.random, 6000 + n as i64);
-            let fate = Fate::of(n);
-            let mut value = match fate {
-                Fate::OldSchema => payloads::old_payment_value(&facts, &mut story.random),
-                _ => payloads::payment_value(&facts, &mut story.random),
+            let facts = Facts::of_user(&mut self.random, 6000 + n as i64);
+            let value = match n % 60 == 30 && n / 60 < OUTAGE_OLD_SCHEMA {
+                true => payloads::old_payment_value(&facts, &mut self.random),
+                false => payloads::payment_value(&facts, &mut self.random),
             };
-            value["demo_fate"] = json!(fate.as_str());
-            let payload = payloads::json_payload(&facts.user, value);
-            story.dead_letter(pipeline, &pipelines::OUTAGE, at_ms, Some((facts, payload)))
+            let Payload { key, value, headers } = payloads::json_payload(&facts.user, value);
+            let timestamp_ms = given_up_at_ms - self.random.between(2_000, 40_000);
+            let record =
+                ProducedRecord { topic: wallet::TOPIC, partition: partition_of(key.as_deref()), key, value, headers, timestamp_ms };
+            let late = n % 16 == 7 && n / 16 < OUTAGE_APPLIED_LATE;
+            OutagePayment { record, database: if late { Database::AnswersTooLate } else { Database::Down }, given_up_at_ms }
         };
-        pipeline.map_or_else(Vec::new, |pipeline| (0..OUTAGE_MESSAGES).map(|n| one(self, pipeline, n)).collect())
+        (0..OUTAGE_MESSAGES).map(one).collect()
     }
 
     /// Dead letters that are harmful to look at, over the last two days.
@@ -254,6 +248,29 @@ impl Story {
         *last = by_time.max(*last + 1);
         *last
     }
+}
+
+/// The dead letter that the wallet's framework writes of a record it read. The record's own headers stay, as Spring leaves them.
+pub(super) fn dead_letter_of(record: &Record, failure: &Failure, at_ms: i64) -> ProducedRecord {
+    let message = failure.message.to_owned();
+    let trace = failure.trace.replace("{exception}", failure.exception).replace("{cause}", failure.cause.unwrap_or_default());
+    let failed = Failed {
+        topic: &record.topic,
+        partition: record.partition,
+        offset: record.offset,
+        at_ms: record.timestamp_ms.unwrap_or(at_ms),
+        dead_lettered_at_ms: at_ms,
+        group: wallet::GROUP,
+        exception: failure.exception,
+        cause: failure.cause,
+        trace: trace.replace("{message}", &message),
+        message,
+        attempts: 4,
+    };
+    let mut headers = record.headers.clone();
+    headers.extend(headers::write(Dialect::SpringDlt, &failed));
+    let (key, value) = (record.key.clone(), record.value.clone());
+    ProducedRecord { topic: WALLET, partition: partition_of(key.as_deref()), key, value, headers, timestamp_ms: at_ms }
 }
 
 fn template_failure(pipeline: &'static Pipeline) -> Failure {

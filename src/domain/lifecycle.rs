@@ -96,6 +96,14 @@ pub struct InvalidTransition {
     pub movement: Move,
 }
 
+/// A correction that no outcome allows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("a replay that is {} cannot become {}", .from.as_str(), .to.as_str())]
+pub struct InvalidOutcome {
+    pub from: Outcome,
+    pub to: Outcome,
+}
+
 impl MessageState {
     /// The state after `movement`.
     ///
@@ -150,6 +158,34 @@ impl Outcome {
             Outcome::Confirmed | Outcome::Unproven => next == Outcome::Returned,
             Outcome::Returned => false,
         }
+    }
+}
+
+/// Whether somebody still has to look after an archived message, because a check archived it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum FollowUp {
+    Open,
+    /// A person closed it, with a reason.
+    Closed,
+}
+
+impl FollowUp {
+    /// The word in the database, the API and the query string.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            FollowUp::Open => "open",
+            FollowUp::Closed => "closed",
+        }
+    }
+}
+
+impl std::str::FromStr for FollowUp {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<FollowUp, String> {
+        let found = [FollowUp::Open, FollowUp::Closed].into_iter().find(|word| word.as_str() == text);
+        found.ok_or_else(|| format!("unknown follow-up {text:?}: use one of open, closed"))
     }
 }
 

@@ -37,6 +37,32 @@ pub struct ReplayTerms {
     pub also_read_by: Vec<AlsoReadBy>,
 }
 
+impl Default for ReplayTerms {
+    /// What holds where the configuration says nothing.
+    fn default() -> ReplayTerms {
+        ReplayTerms {
+            targets: vec!["origin".to_owned()],
+            target_groups: BTreeMap::new(),
+            allow_compacted_target: false,
+            order: Order::Key,
+            max_per_second: 50,
+            pause_at_lag: 10_000,
+            canary: 10,
+            canary_timeout_s: 600,
+            stop_on_returned_pct: 5,
+            verify_after_s: 300,
+            returns_traceable: true,
+            emergency_replay: false,
+            emergency_max_items: 200,
+            waiver_max_items: 500,
+            consumer_is_idempotent: None,
+            schema: None,
+            idempotency: None,
+            also_read_by: Vec::new(),
+        }
+    }
+}
+
 /// In which order messages of one batch go.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Order {

@@ -3,7 +3,8 @@
 use std::collections::{BTreeMap, HashMap};
 
 use super::sql_pieces::{Dialect as _, rows};
-use super::{Store, StoreError};
+use super::{Store, StoreError, Tx};
+use crate::domain::lifecycle::Outcome;
 use crate::domain::message::{EARLIEST_PLAUSIBLE_MS, MessageState};
 
 /// What the counters say of one DLQ.
@@ -13,6 +14,30 @@ pub struct DlqCounts {
     pub by_state: BTreeMap<String, i64>,
     /// Archived messages whose follow-up is open.
     pub follow_up_open: i64,
+    pub outcomes: OutcomeCounts,
+}
+
+/// What became of what was sent, in messages.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct OutcomeCounts {
+    pub pending: i64,
+    pub confirmed: i64,
+    pub returned: i64,
+    pub unproven: i64,
+}
+
+impl OutcomeCounts {
+    fn set(&mut self, word: &str, amount: i64) -> Result<(), StoreError> {
+        let place = match word {
+            "pending" => &mut self.pending,
+            "confirmed" => &mut self.confirmed,
+            "returned" => &mut self.returned,
+            "unproven" => &mut self.unproven,
+            _ => return Err(StoreError::unreadable("counter of outcomes", word)),
+        };
+        *place = amount;
+        Ok(())
+    }
 }
 
 /// A counter that differs from the rows it counts.
@@ -40,6 +65,15 @@ pub(super) const fn state_kind(state: MessageState) -> &'static str {
         MessageState::IdempotencyCheck => "state/idempotency_check",
         MessageState::Replayed => "state/replayed",
         MessageState::Archived => "state/archived",
+    }
+}
+/// One per outcome, for the DLQ (`ref` is 0) and for each group (`ref` is its id).
+pub(super) const fn outcome_kind(outcome: Outcome) -> &'static str {
+    match outcome {
+        Outcome::Pending => "outcome/pending",
+        Outcome::Confirmed => "outcome/confirmed",
+        Outcome::Returned => "outcome/returned",
+        Outcome::Unproven => "outcome/unproven",
     }
 }
 /// Arrivals by minute of dead-lettered time; `ref` is the minute's first ms.
@@ -89,16 +123,73 @@ pub(super) fn deltas_of_new(state: MessageState, messages: impl Iterator<Item = 
     sums.into_values().collect()
 }
 
+/// Changes of counters, summed by counter until they are appended.
+#[derive(Default)]
+pub(super) struct Changes(BTreeMap<(i64, &'static str, i64), i64>);
+
+impl Changes {
+    pub(super) fn add(&mut self, dlq_id: i64, kind: &'static str, of: i64, amount: i64) {
+        *self.0.entry((dlq_id, kind, of)).or_default() += amount;
+    }
+
+    /// One outcome less, one more: of the DLQ and of the group.
+    pub(super) fn outcome(&mut self, dlq_id: i64, group_id: i64, from: Option<Outcome>, to: Option<Outcome>) {
+        for (outcome, amount) in [(from, -1), (to, 1)] {
+            let Some(outcome) = outcome else { continue };
+            self.add(dlq_id, outcome_kind(outcome), 0, amount);
+            self.add(dlq_id, outcome_kind(outcome), group_id, amount);
+        }
+    }
+
+    /// Appends them to the deltas, within the caller's transaction.
+    pub(super) async fn append(self, tx: &mut Tx) -> Result<(), StoreError> {
+        let delta = |((dlq_id, kind, of), amount)| Delta { dlq_id, kind, of, amount, first_ms: None, last_ms: None };
+        let deltas: Vec<Delta> = self.0.into_iter().filter(|(_, amount)| *amount != 0).map(delta).collect();
+        if deltas.is_empty() {
+            return Ok(());
+        }
+        in_tx!(tx, |connection| {
+            sqlx::query(Db::ADD_DELTAS).bind(rows(&deltas)).execute(&mut *connection).await?;
+        })
+    }
+}
+
 fn minute(at_ms: i64) -> i64 {
     at_ms - at_ms.rem_euclid(MINUTE_MS)
 }
 
-/// Counters and unfolded deltas in one statement: one snapshot, so each amount is seen exactly once. `$1..$7` the kinds, `$8` the DLQ or 0.
+/// Counters and unfolded deltas in one statement: one snapshot, so each amount is seen exactly once. `$1..$11` the kinds, `$12` the DLQ or 0.
 pub(super) const COUNTS: &str = "SELECT dlq_id, kind, CAST(SUM(amount) AS BIGINT) AS amount FROM (
-        SELECT c.dlq_id, c.kind, c.amount FROM dlqs d JOIN counters c ON c.dlq_id = d.id AND c.ref = 0 AND c.kind IN ($1, $2, $3, $4, $5, $6, $7)
-        WHERE $8 = 0 OR d.id = $8
-        UNION ALL SELECT dlq_id, kind, amount FROM counter_deltas WHERE ref = 0 AND kind IN ($1, $2, $3, $4, $5, $6, $7) AND ($8 = 0 OR dlq_id = $8)) counted
+        SELECT c.dlq_id, c.kind, c.amount FROM dlqs d JOIN counters c
+            ON c.dlq_id = d.id AND c.ref = 0 AND c.kind IN ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)
+        WHERE $12 = 0 OR d.id = $12
+        UNION ALL SELECT dlq_id, kind, amount FROM counter_deltas
+            WHERE ref = 0 AND kind IN ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11) AND ($12 = 0 OR dlq_id = $12)) counted
      GROUP BY dlq_id, kind";
+
+/// The kinds that [`COUNTS`] takes, in its order.
+pub(super) fn counted_kinds() -> [&'static str; 11] {
+    let [a, b, c, d, e, f] = MessageState::ALL.map(state_kind);
+    let [pending, confirmed, returned, unproven] = Outcome::ALL.map(outcome_kind);
+    [FOLLOW_UP, a, b, c, d, e, f, pending, confirmed, returned, unproven]
+}
+
+/// Outcomes of groups. `$1..$4` the kinds, `$5` the DLQ, `$6` a JSON list of group ids. `{}` is that list as rows.
+macro_rules! group_outcomes {
+    ($list:expr) => {
+        concat!(
+            "SELECT ref, kind, CAST(SUM(amount) AS BIGINT) FROM (
+            SELECT c.ref, c.kind, c.amount FROM counters c WHERE c.dlq_id = $5 AND c.kind IN ($1, $2, $3, $4) AND c.ref IN ",
+            $list,
+            "
+            UNION ALL SELECT ref, kind, amount FROM counter_deltas WHERE dlq_id = $5 AND kind IN ($1, $2, $3, $4) AND ref IN ",
+            $list,
+            ") counted
+         GROUP BY ref, kind"
+        )
+    };
+}
+pub(super) use group_outcomes;
 
 /// `$1` the DLQ or 0, `[$2, $3)` minutes, `$4` the bucket, `$5` the kind.
 const ARRIVALS_BY_BUCKET: &str = "SELECT dlq_id, ref - ref % $4 AS bucket, CAST(SUM(amount) AS BIGINT) FROM (
@@ -136,6 +227,8 @@ const DRIFT: &str = "SELECT kind, ref, CAST(SUM(counted) AS BIGINT), CAST(SUM(ac
             SELECT dead_lettered_at_ms - (dead_lettered_at_ms % 1800000 + 1800000) % 1800000 AS half_hour FROM messages WHERE dlq_id = $1) halves GROUP BY half_hour
         UNION ALL SELECT $3, group_id, 0, COUNT(*) FROM messages WHERE dlq_id = $1 GROUP BY group_id
         UNION ALL SELECT $4, group_id, 0, COUNT(*) FROM messages WHERE dlq_id = $1 AND state NOT IN ($7, $8) GROUP BY group_id
+        UNION ALL SELECT 'outcome/' || outcome, 0, 0, COUNT(*) FROM messages WHERE dlq_id = $1 AND outcome IS NOT NULL GROUP BY outcome
+        UNION ALL SELECT 'outcome/' || outcome, group_id, 0, COUNT(*) FROM messages WHERE dlq_id = $1 AND outcome IS NOT NULL GROUP BY outcome, group_id
         UNION ALL SELECT $5, 0, 0, COUNT(*) FROM messages WHERE dlq_id = $1 AND follow_up = 'open') compared
      GROUP BY kind, ref HAVING SUM(counted) <> SUM(actual) ORDER BY kind, ref";
 
@@ -143,21 +236,38 @@ impl Store {
     /// Counts of every DLQ by id, or of `only` one. A DLQ that never held a message is absent.
     pub async fn dlq_counts(&self, only: Option<i64>) -> Result<BTreeMap<i64, DlqCounts>, StoreError> {
         let rows: Vec<(i64, String, i64)> = read!(self, |pool| {
-            let mut query = sqlx::query_as::<Db, (i64, String, i64)>(COUNTS).bind(FOLLOW_UP);
-            for state in MessageState::ALL {
-                query = query.bind(state_kind(state));
+            let mut query = sqlx::query_as::<Db, (i64, String, i64)>(COUNTS);
+            for kind in counted_kinds() {
+                query = query.bind(kind);
             }
             query.bind(only.unwrap_or(0)).fetch_all(pool).await?
         })?;
         let mut counts: BTreeMap<i64, DlqCounts> = BTreeMap::new();
         for (dlq_id, kind, amount) in rows {
             let counts = counts.entry(dlq_id).or_default();
-            match kind.strip_prefix("state/") {
-                Some(state) => {
+            match kind.split_once('/') {
+                Some(("state", state)) => {
                     counts.by_state.insert(state.to_owned(), amount);
                 }
+                Some((_, outcome)) => counts.outcomes.set(outcome, amount)?,
                 None => counts.follow_up_open = amount,
             }
+        }
+        Ok(counts)
+    }
+
+    /// What became of what was sent of these groups of one DLQ, by group id. A group of which nothing was sent is absent.
+    pub async fn group_outcomes(&self, dlq_id: i64, group_ids: &[i64]) -> Result<HashMap<i64, OutcomeCounts>, StoreError> {
+        let found: Vec<(i64, String, i64)> = read!(self, |pool| {
+            let mut query = sqlx::query_as::<Db, (i64, String, i64)>(Db::GROUP_OUTCOMES);
+            for outcome in Outcome::ALL {
+                query = query.bind(outcome_kind(outcome));
+            }
+            query.bind(dlq_id).bind(rows(group_ids)).fetch_all(pool).await?
+        })?;
+        let mut counts: HashMap<i64, OutcomeCounts> = HashMap::new();
+        for (group_id, kind, amount) in found {
+            counts.entry(group_id).or_default().set(kind.trim_start_matches("outcome/"), amount)?;
         }
         Ok(counts)
     }
@@ -272,6 +382,14 @@ mod tests {
     fn the_kind_of_a_state_names_the_state() {
         for state in MessageState::ALL {
             assert_eq!(state_kind(state), format!("state/{}", state.as_str()));
+        }
+    }
+
+    #[test]
+    fn the_kind_of_an_outcome_names_the_outcome() {
+        for outcome in Outcome::ALL {
+            assert_eq!(outcome_kind(outcome), format!("outcome/{}", outcome.as_str()));
+            assert!(OutcomeCounts::default().set(outcome.as_str(), 1).is_ok());
         }
     }
 

@@ -36,6 +36,9 @@ pub enum StoreError {
     /// A move that the state machine does not know: a fault of ours, and nothing was written.
     #[error("{0}")]
     InvalidMove(#[from] crate::domain::lifecycle::InvalidTransition),
+    /// A correction of an outcome that is none: a fault of ours, and nothing was written.
+    #[error("{0}")]
+    InvalidOutcome(#[from] crate::domain::lifecycle::InvalidOutcome),
     /// A stored value is not one that this version writes.
     #[error("stored {what} is not readable: {value}")]
     Unreadable { what: &'static str, value: String },

@@ -10,7 +10,7 @@
 //! gives that order. SQLite can be told the index (`INDEXED BY`), and starts in the middle of its list only for a plain equality. `tests/it/store/plans.rs` holds both to it.
 
 use super::bulk::short_hash;
-use super::counters::{ARRIVALS, ARRIVALS_COARSE, ARRIVALS_OF_EACH, COUNTS, FOLLOW_UP, OLDEST_OPEN, state_kind};
+use super::counters::{ARRIVALS, ARRIVALS_COARSE, ARRIVALS_OF_EACH, COUNTS, OLDEST_OPEN, counted_kinds};
 use super::groups::folded;
 use super::messages::{MessageFilter, MessagePage, MessageRow, RawMessage, message_row};
 use super::samples::{DEPTHS_AT, NEWEST, SUCCEEDED};
@@ -392,7 +392,7 @@ impl Store {
     /// What all DLQs together are asked for an overview, with the database's plan of each. For the same tests.
     pub async fn explain_overview(&self, now_ms: i64) -> Result<Vec<(&'static str, String)>, StoreError> {
         let (long, word) = (Bind::Long, |word: &str| Bind::Text(word.to_owned()));
-        let kinds = std::iter::once(FOLLOW_UP).chain(MessageState::ALL.map(state_kind)).map(word).chain([long(0)]).collect();
+        let kinds = counted_kinds().into_iter().map(word).chain([long(0)]).collect();
         let open = MessageState::ALL.into_iter().filter(|state| state.is_open()).map(|state| word(state.as_str()));
         let arrivals = |kind: &str, from_ms| vec![long(0), word(kind), long(from_ms), long(i64::MAX)];
         let queries = [

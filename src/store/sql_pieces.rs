@@ -4,6 +4,8 @@
 
 use std::borrow::Cow;
 
+use super::counters::group_outcomes;
+
 /// SQLite's transactions take the write lock at once; one that began as a reader could fail in its middle.
 pub(super) const BEGIN_IMMEDIATE: &str = "BEGIN IMMEDIATE";
 
@@ -46,6 +48,16 @@ pub(super) trait Dialect {
     /// Adds the deltas with the ids `$1` to the counters, in one order.
     const FOLD_DELTAS: &'static str;
     const DROP_DELTAS: &'static str;
+    /// Outcomes of the groups `$6`; see `counters::group_outcomes`.
+    const GROUP_OUTCOMES: &'static str;
+    /// What moving the messages of `$1` (a JSON list of ids) needs to know, locked where the database locks rows; in the order of their ids.
+    const LOCK_MESSAGES: &'static str;
+    /// Moves the messages of `$1`, `[{id, from_state, to_state, resolution, outcome, reason, follow_up}]`.
+    const MOVE_MESSAGES: &'static str;
+    /// Appends the history rows `$1`.
+    const ADD_TRANSITIONS: &'static str;
+    /// Sets the outcomes of `$1`, `[{id, from_outcome, to_outcome}]`.
+    const SET_OUTCOMES: &'static str;
     /// Which of the fingerprints `$2` the DLQ `$1` has groups for.
     const FIND_GROUPS: &'static str;
     /// Makes the groups `$1` that do not exist yet.
@@ -167,6 +179,40 @@ macro_rules! add_groups {
     };
 }
 
+macro_rules! add_transitions {
+    ($db:ident) => {
+        insert_rows!($db "transitions (message_id, dlq_id, at_ms, batch_id, from_state, to_state, move, actor, reason, evidence)"
+            ("message_id" "BIGINT", "dlq_id" "BIGINT", "at_ms" "BIGINT", "batch_id" "BIGINT", "from_state" "TEXT", "to_state" "TEXT", "move" "TEXT",
+             "actor" "TEXT", "reason" "TEXT", "evidence" "TEXT") "")
+    };
+}
+
+/// `UPDATE messages AS m .. FROM` a JSON list of rows `x` that name a message by `id`: its columns with their PostgreSQL types.
+macro_rules! update_messages {
+    (postgres $set:literal ($($column:literal $kind:literal),+) $rest:literal) => {
+        concat!("UPDATE messages AS m SET ", $set, " FROM json_to_recordset($1::json) AS x(", insert_rows!(@join $(($column, " ", $kind)),+),
+            ") WHERE m.id = x.id AND ", $rest)
+    };
+    (sqlite $set:literal ($($column:literal $kind:literal),+) $rest:literal) => {
+        concat!("UPDATE messages AS m SET ", $set, " FROM (SELECT ", insert_rows!(@join $(("value ->> '", $column, "' AS ", $column)),+),
+            " FROM json_each($1)) AS x WHERE m.id = x.id AND ", $rest)
+    };
+}
+
+macro_rules! move_messages {
+    ($db:ident) => {
+        update_messages!($db "state = x.to_state, resolution = x.resolution, outcome = x.outcome, reason = x.reason, follow_up = x.follow_up"
+            ("id" "BIGINT", "from_state" "TEXT", "to_state" "TEXT", "resolution" "TEXT", "outcome" "TEXT", "reason" "TEXT", "follow_up" "TEXT")
+            "m.state = x.from_state")
+    };
+}
+
+macro_rules! set_outcomes {
+    ($db:ident) => {
+        update_messages!($db "outcome = x.to_outcome" ("id" "BIGINT", "from_outcome" "TEXT", "to_outcome" "TEXT") "m.outcome = x.from_outcome")
+    };
+}
+
 macro_rules! save_samples {
     ($db:ident) => {
         insert_rows!($db "samples (dlq_id, at_ms, uncollected, depth, at_risk_state, at_risk_left_ms, error)"
@@ -223,6 +269,15 @@ dialects! {
     DROP_DELTAS:
         "DELETE FROM counter_deltas WHERE id IN (SELECT value::BIGINT FROM json_array_elements_text($1::json))",
         "DELETE FROM counter_deltas WHERE id IN (SELECT value FROM json_each($1))";
+    GROUP_OUTCOMES:
+        group_outcomes!("(SELECT value::BIGINT FROM json_array_elements_text($6::json))"), group_outcomes!("(SELECT value FROM json_each($6))");
+    LOCK_MESSAGES:
+        "SELECT m.id, m.dlq_id, m.group_id, m.state, m.outcome, m.follow_up FROM json_array_elements_text($1::json) AS ids
+         JOIN messages m ON m.id = ids.value::BIGINT ORDER BY m.id FOR UPDATE OF m",
+        "SELECT m.id, m.dlq_id, m.group_id, m.state, m.outcome, m.follow_up FROM json_each($1) AS ids CROSS JOIN messages m ON m.id = ids.value ORDER BY m.id";
+    MOVE_MESSAGES: move_messages!(postgres), move_messages!(sqlite);
+    ADD_TRANSITIONS: add_transitions!(postgres), add_transitions!(sqlite);
+    SET_OUTCOMES: set_outcomes!(postgres), set_outcomes!(sqlite);
     FIND_GROUPS:
         "SELECT fingerprint, id FROM groups WHERE dlq_id = $1 AND fingerprint IN (SELECT value FROM json_array_elements_text($2::json))",
         "SELECT fingerprint, id FROM groups WHERE dlq_id = $1 AND fingerprint IN (SELECT value FROM json_each($2))";

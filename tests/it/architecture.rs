@@ -144,7 +144,7 @@ fn each_planted_arrow_is_caught() {
         ("web/mod.rs", "use crate::*;", "a glob over all rooms"),
         ("services/health.rs", "use super::*;", "a glob over all services"),
         ("lib.rs", "pub use store::Store;", "lib.rs declares the rooms and nothing else"),
-        ("schema/mod.rs", "", "room schema is not placed"),
+        ("channel/mod.rs", "", "room channel is not placed"),
     ];
     let services = ["intake", "health", "access"].map(str::to_owned).into();
     for (path, code, expected) in planted {

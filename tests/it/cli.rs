@@ -934,3 +934,12 @@ async fn serve_takes_in_a_real_backlog_and_leaves_in_seconds() {
     assert!(clock.monotonic() < Duration::from_secs(5), "took {:?}", clock.monotonic());
     topics.delete(&[&topic]).await;
 }
+
+/// What a `[[dlq]]` without a word about replays means, and what the rest of the program takes for it.
+#[test]
+fn the_defaults_of_a_replays_terms_are_those_of_the_configuration() {
+    let text = "[clusters.main]\nbootstrap_servers = \"kafka:9092\"\n[[dlq]]\ncluster = \"main\"\ntopics = [\"a.DLQ\"]\n";
+    let config = Config::from_text(text, "test", "".into(), Vec::new(), Purpose::Serve).expect("a configuration");
+    let usual = lazaret::domain::terms::ReplayTerms::default();
+    assert_eq!(format!("{:?}", config.dlqs[0].replay), format!("{usual:?}"));
+}

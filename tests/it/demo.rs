@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use lazaret::app::demo::{Options, RunningDemo, run};
 use lazaret::demo::scenario::{self, ProducedRecord, Story};
+use lazaret::demo::wallet::Database;
 use lazaret::demo::{self, Broker};
 use lazaret::domain::classify::FailureClass;
 use lazaret::domain::clock::Clock;
@@ -49,21 +50,20 @@ fn the_history_reaches_28_days_back_and_follows_the_shops_hours() {
 }
 
 #[test]
-fn the_outage_is_200_payments_of_distinct_keys_12_applied_late_and_3_of_the_old_schema() {
-    let outage: Vec<_> = story().into_iter().filter(|record| fate(record).is_some()).collect();
-    assert_eq!(outage.len(), 200);
-    assert!(outage.iter().all(|record| record.topic == WALLET && record.timestamp_ms > NOW_MS - 41 * 60_000));
-    let keys: BTreeSet<_> = outage.iter().map(|record| record.key.clone()).collect();
-    let payments: BTreeSet<_> = outage.iter().map(|record| json(record)["payment_id"].to_string()).collect();
+fn the_outage_is_200_payments_of_distinct_keys_3_of_them_of_the_old_schema() {
+    let mut story = Story::new(1);
+    let history = story.until_now(NOW_MS);
+    let outage = story.outage(NOW_MS);
+    assert_eq!(outage.len(), scenario::OUTAGE_MESSAGES);
+    assert!(outage.iter().all(|payment| (NOW_MS - 40 * 60_000..=NOW_MS).contains(&payment.given_up_at_ms)));
+    let keys: BTreeSet<_> = outage.iter().map(|payment| payment.record.key.clone()).collect();
+    let payments: BTreeSet<_> = outage.iter().map(|payment| json(&payment.record)["payment_id"].to_string()).collect();
     assert_eq!((keys.len(), payments.len()), (200, 200));
-    let mut fates = BTreeMap::new();
-    for record in &outage {
-        *fates.entry(fate(record).expect("filtered")).or_insert(0) += 1;
-        let old = json(record)["schema_version"] == 1 && json(record).get("amount_cents").is_none();
-        assert_eq!(old, fate(record).as_deref() == Some("old_schema"), "the old payloads lack what came with the migration");
-    }
-    assert_eq!(fates, BTreeMap::from([("applied_late".into(), 12), ("never_applied".into(), 185), ("old_schema".into(), 3)]));
-    assert_eq!((scenario::OUTAGE_MESSAGES, scenario::OUTAGE_APPLIED_LATE, scenario::OUTAGE_OLD_SCHEMA), (200, 12, 3));
+    assert!(history.iter().all(|record| record.topic != WALLET || !keys.contains(&record.key)), "the keys are theirs alone");
+    let old = outage.iter().filter(|payment| json(&payment.record).get("amount_cents").is_none()).count();
+    assert_eq!(old, scenario::OUTAGE_OLD_SCHEMA);
+    let late = outage.iter().filter(|payment| payment.database == Database::AnswersTooLate).count();
+    assert_eq!(late, scenario::OUTAGE_APPLIED_LATE);
 }
 
 #[test]
@@ -79,7 +79,10 @@ fn no_new_failure_joins_the_outage_and_no_partition_outgrows_the_broker() {
     let mut topics = BTreeSet::new();
     for _ in 0..500 {
         let (record, wait) = story.next_failure(NOW_MS);
-        assert_eq!(fate(&record), None);
+        let of_outage = |header: &lazaret::domain::record::Header| {
+            header.value.as_deref().is_some_and(|value| value.ends_with(b"WalletUnavailableException"))
+        };
+        assert!(!record.headers.iter().any(of_outage));
         waited += wait;
         topics.insert(record.topic);
     }
@@ -132,10 +135,6 @@ fn failures_are_of_several_kinds_and_fall_into_few_groups() {
     }
     // The hostile ones are a group each.
     assert!(groups.values().all(|groups| groups.len() <= 12), "{groups:#?}");
-    let outage: Vec<_> = taken_in.iter().filter(|m| m.class_reason.contains("class_rules[0]")).collect();
-    assert_eq!(outage.len(), 200, "the outage is recognised by the configured rule");
-    assert!(outage.iter().all(|message| message.group.fingerprint == outage[0].group.fingerprint), "and is one group");
-    assert!(outage.iter().all(|message| message.business_key.is_some()));
 }
 
 /// The whole demo: what the page says, the API says, and both say what was produced; a second start knows nothing of the first.
@@ -154,6 +153,9 @@ async fn the_overview_names_the_worst_dlq_and_agrees_with_the_api_and_each_start
         assert_eq!(page.depths, api, "page and API");
         assert_eq!(api.len(), 9);
         visitor.find_the_outage(api[WALLET]).await;
+        let (debited, cents) = demo.kafka.wallet().debits().await.expect("its database");
+        assert_eq!(debited, 12, "what the last try committed, though the consumer did not hear of it");
+        assert!(cents > 0);
         if start == "second" {
             let stranger = Visitor::of(&demo, "first-viewer").get("/api/v1/dlqs").await;
             assert_eq!(stranger.status(), 401, "the first start's token is gone");
@@ -216,18 +218,23 @@ impl Visitor {
 
     /// The messages of the worst DLQ, page by page: as many as its depth says, and the outage's 200 among them.
     async fn find_the_outage(&self, depth: i64) {
-        let (mut count, mut outage, mut after) = (0, 0, String::new());
+        let (mut count, mut outage, mut groups, mut after) = (0, 0, BTreeSet::new(), String::new());
         loop {
             let page = self.json(&format!("/api/v1/messages?topic={WALLET}&limit=200{after}")).await;
             let items = page["items"].as_array().expect("items");
             count += items.len();
-            outage += items.iter().filter(|item| item["exception_class"] == "com.northquay.wallet.WalletUnavailableException").count();
+            for item in items.iter().filter(|item| item["exception_class"] == "com.northquay.wallet.WalletUnavailableException") {
+                outage += 1;
+                groups.insert(item["group"].to_string());
+                assert_eq!(item["class"], "transient", "the configured rule knows it");
+                assert!(item["business_key"].is_string(), "{item}");
+            }
             match &page["next"] {
                 serde_json::Value::Null => break,
                 next => after = format!("&after={}", next.to_string().trim_matches('"')),
             }
         }
-        assert_eq!(outage, 200);
+        assert_eq!((outage, groups.len()), (200, 1));
         // New failures may have come since the depth was read.
         assert!((depth..depth + 20).contains(&(count as i64)), "{count} messages, depth {depth}");
     }
@@ -329,10 +336,6 @@ fn read_back(broker: &Broker, topics: &BTreeSet<&'static str>, count: usize) -> 
 
 fn json(record: &ProducedRecord) -> serde_json::Value {
     serde_json::from_slice(record.value.as_deref().unwrap_or_default()).unwrap_or_default()
-}
-
-fn fate(record: &ProducedRecord) -> Option<String> {
-    json(record).get("demo_fate").and_then(|fate| fate.as_str().map(str::to_owned))
 }
 
 fn size(record: &ProducedRecord) -> usize {
