@@ -544,7 +544,8 @@ pub async fn freeze(tx: &mut Tx, how: Freeze<'_>, ids: &[i64]) -> Result<Frozen,
     frozen.items = inserted.len() as u64;
     frozen.elsewhere = elsewhere.into_iter().map(|(batch, items)| (batch, items.unsigned_abs())).collect();
     let inserted: std::collections::HashSet<i64> = inserted.into_iter().collect();
-    frozen.quarantined = new.iter().filter(|item| item.taken_up && inserted.contains(&item.message_id)).map(|item| item.message_id).collect();
+    frozen.quarantined =
+        new.iter().filter(|item| item.taken_up && inserted.contains(&item.message_id)).map(|item| item.message_id).collect();
     Ok(frozen)
 }
 
@@ -659,7 +660,8 @@ pub async fn lower_pace(tx: &mut Tx, batch: &Batch, max_per_second: u32) -> Resu
 /// # Errors
 /// The database could not be asked.
 pub async fn set_unproven_allowed(tx: &mut Tx, batch_id: i64, allowed: bool, now_ms: i64) -> Result<(), StoreError> {
-    const SQL: &str = "UPDATE batches SET unproven_allowed = $2, stage_since_ms = CASE WHEN stage_since_ms IS NULL THEN NULL ELSE $3 END WHERE id = $1";
+    const SQL: &str =
+        "UPDATE batches SET unproven_allowed = $2, stage_since_ms = CASE WHEN stage_since_ms IS NULL THEN NULL ELSE $3 END WHERE id = $1";
     in_tx!(tx, |connection| {
         sqlx::query(SQL).bind(batch_id).bind(allowed).bind(now_ms).execute(&mut *connection).await?;
     })
@@ -815,7 +817,11 @@ pub async fn set_forecasts(
     const ENDED: &str = "UPDATE replay_items SET forecast = 'held' WHERE batch_id = $1 AND message_id > $2 AND message_id <= $3
          AND state IN ('held', 'archived', 'not_sent', 'intended', 'blocked') AND (forecast IS NULL OR forecast <> 'held')";
     let row = |item: &ItemForecast<'_>| (item.message_id, item.expected.as_str(), item.note.map(|note| text(note).into_owned()));
-    let row = |(message_id, forecast, note): (i64, &'static str, Option<String>)| ForecastRow { message_id, forecast, note: note.map(Into::into) };
+    let row = |(message_id, forecast, note): (i64, &'static str, Option<String>)| ForecastRow {
+        message_id,
+        forecast,
+        note: note.map(Into::into),
+    };
     let list: Vec<ForecastRow<'_>> = items.iter().map(|item| row(self::forecast_parts(item))).collect();
     let list = rows(&list);
     in_tx!(tx, |connection| {
