@@ -5,23 +5,28 @@
 //! - headers as bytes: rdkafka panics on a header name that is not UTF-8;
 //! - positions of chosen partitions, without asking for the whole assignment;
 //! - consumer groups: rdkafka's list of them leaves out what went wrong with each, and knows no group of the protocol of KIP-848;
-//! - one record read without a consumer group.
+//! - one record read without a consumer group;
+//! - records sent with any header name.
 //!
 //! Every pointer here is made, used and freed within one function or one guard; nothing unsafe leaves this file.
 #![allow(unsafe_code, reason = "this is the one place for it")]
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::ffi::{CStr, CString, c_char, c_int};
+use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::ptr::{null, null_mut};
 use std::time::Duration;
 
 use rdkafka::consumer::{BaseConsumer, Consumer as _, ConsumerContext};
 use rdkafka::error::RDKafkaErrorCode;
 use rdkafka::message::BorrowedMessage;
+use rdkafka::producer::{Producer as _, ProducerContext, ThreadedProducer};
 use rdkafka::topic_partition_list::TopicPartitionList;
+use rdkafka::util::IntoOpaque as _;
 use rdkafka_sys as sys;
 use rdkafka_sys::types::{RDKafka, RDKafkaRespErr};
 
+use super::producer::{Outgoing, Ticket};
+use super::scan::Seen;
 use crate::domain::record::{Header, Record};
 
 /// An error code of librdkafka or of the broker, with the text that came with it.
@@ -64,6 +69,21 @@ unsafe fn text(text: *const c_char) -> String {
 pub(super) fn record_of(message: &BorrowedMessage<'_>) -> Record {
     // SAFETY: a borrowed message points to a message without error that lives as long as the borrow.
     unsafe { copy_record(message.ptr()) }
+}
+
+/// Copies all of a message but its value.
+pub(super) fn outline_of(message: &BorrowedMessage<'_>) -> Seen {
+    // SAFETY: as in `record_of`.
+    unsafe {
+        let m = &*message.ptr();
+        let timestamp = sys::rd_kafka_message_timestamp(message.ptr(), null_mut());
+        Seen {
+            offset: m.offset,
+            timestamp_ms: (timestamp != -1).then_some(timestamp),
+            key: bytes(m.key.cast(), m.key_len),
+            headers: headers(message.ptr()),
+        }
+    }
 }
 
 /// # Safety
@@ -114,6 +134,75 @@ unsafe fn headers(message: *const sys::rd_kafka_message_t) -> Vec<Header> {
         }
         headers
     }
+}
+
+/// Hands a record to the client, which copies it. The ticket comes back with the delivery report; where the client refuses the record, it is dropped here.
+pub(super) fn produce<C: ProducerContext<DeliveryOpaque = Box<Ticket>>>(
+    producer: &ThreadedProducer<C>,
+    topic: &str,
+    record: &Outgoing,
+    ticket: Box<Ticket>,
+) -> Result<(), RDKafkaErrorCode> {
+    use sys::rd_kafka_vtype_t as v;
+    let topic = CString::new(topic).map_err(|_| RDKafkaErrorCode::InvalidTopic)?;
+    let names: Vec<CString> = record.headers.iter().map(|header| c_name(&header.name)).collect();
+    let (key, key_length) = parts(record.key.as_deref());
+    let (value, value_length) = parts(record.value.as_deref());
+    // SAFETY: everything pointed to lives until the call returns, and is copied in it (`MSG_F_COPY`; headers are copied as they are added). librdkafka owns
+    // the headers once it has taken the message, and we free them where it has not. The ticket's pointer is made back into a box exactly once: by
+    // rdkafka's delivery callback, or here.
+    unsafe {
+        let mut headers = Owned(sys::rd_kafka_headers_new(record.headers.len()), sys::rd_kafka_headers_destroy);
+        for (name, header) in names.iter().zip(&record.headers) {
+            let (bytes, length) = parts(header.value.as_deref());
+            let name_length = isize::try_from(name.as_bytes().len()).unwrap_or(isize::MAX);
+            let added =
+                sys::rd_kafka_header_add(headers.0, name.as_ptr(), name_length, bytes, isize::try_from(length).unwrap_or(isize::MAX));
+            check(added).map_err(|failure| failure.code)?;
+        }
+        let ticket = ticket.into_ptr();
+        let taken = sys::rd_kafka_producev(
+            producer.client().native_ptr(),
+            v::RD_KAFKA_VTYPE_TOPIC,
+            topic.as_ptr(),
+            v::RD_KAFKA_VTYPE_PARTITION,
+            record.partition,
+            v::RD_KAFKA_VTYPE_MSGFLAGS,
+            sys::RD_KAFKA_MSG_F_COPY,
+            v::RD_KAFKA_VTYPE_VALUE,
+            value,
+            value_length,
+            v::RD_KAFKA_VTYPE_KEY,
+            key,
+            key_length,
+            v::RD_KAFKA_VTYPE_OPAQUE,
+            ticket,
+            v::RD_KAFKA_VTYPE_HEADERS,
+            headers.0,
+            v::RD_KAFKA_VTYPE_END,
+        );
+        match check(taken) {
+            Ok(()) => {
+                headers.0 = null_mut();
+                Ok(())
+            }
+            Err(failure) => {
+                drop(Box::<Ticket>::from_ptr(ticket));
+                Err(failure.code)
+            }
+        }
+    }
+}
+
+/// A header's name as librdkafka takes it: up to the first NUL.
+fn c_name(name: &[u8]) -> CString {
+    let end = name.iter().position(|byte| *byte == 0).unwrap_or(name.len());
+    CString::new(&name[..end]).unwrap_or_default()
+}
+
+/// Pointer and length; null has no pointer.
+fn parts(bytes: Option<&[u8]>) -> (*mut c_void, usize) {
+    bytes.map_or((null_mut(), 0), |bytes| (bytes.as_ptr().cast_mut().cast(), bytes.len()))
 }
 
 // -------------------------------------------------------------------------------------------------------------- positions

@@ -70,8 +70,25 @@ impl Inspector {
     /// # Errors
     /// [`KafkaError::Settings`] if librdkafka refuses a property.
     pub fn connect(cluster: &ClusterSettings) -> Result<Inspector, KafkaError> {
+        Inspector::at_level(cluster, "read_committed")
+    }
+
+    /// The same, whose ends are those of everything that was written, open and aborted transactions included.
+    ///
+    /// # Errors
+    /// As [`Inspector::connect`].
+    pub(super) fn connect_uncommitted(cluster: &ClusterSettings) -> Result<Inspector, KafkaError> {
+        Inspector::at_level(cluster, "read_uncommitted")
+    }
+
+    fn at_level(cluster: &ClusterSettings, isolation: &str) -> Result<Inspector, KafkaError> {
         // A record is looked at one at a time: nothing is to be fetched ahead.
-        let ours = [("enable.partition.eof", "true"), ("queued.min.messages", "1"), ("queued.max.messages.kbytes", "1024")];
+        let ours = [
+            ("enable.partition.eof", "true"),
+            ("queued.min.messages", "1"),
+            ("queued.max.messages.kbytes", "1024"),
+            ("isolation.level", isolation),
+        ];
         let config = client_config(cluster, &[], &ours)?;
         let consumer: BaseConsumer<_> =
             config.create_with_context(Reporter::new(cluster)).map_err(|error| creation_error(cluster, &error))?;
@@ -216,6 +233,16 @@ impl Inspector {
             }
         }
         retention
+    }
+
+    /// A topic's configuration; empty where it is not told.
+    pub(super) fn config_of(&self, topic: &str, timeout: Duration) -> BTreeMap<String, String> {
+        let deadline = self.clock.monotonic() + timeout;
+        if !self.is_controlled(self.left(deadline)).unwrap_or(false) {
+            return BTreeMap::new();
+        }
+        let answer = self.answered(ffi::topic_configs(&self.consumer, &[topic.to_owned()], self.left(deadline)));
+        answer.ok().and_then(|mut configs| configs.remove(topic)?.ok()).unwrap_or_default()
     }
 
     fn retention_of(&self, config: Result<BTreeMap<String, String>, Failure>) -> Retention {
