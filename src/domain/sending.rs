@@ -7,21 +7,9 @@ use super::dialect::replay_headers;
 use super::partition::partition_for;
 use super::record::{Header, Record};
 use super::replay::ItemState;
+use super::returns::{REPLAY_ID, ReplayId};
 use super::settings::{DialectChoice, Partitioner};
 use super::verdict::Decision;
-
-/// The header that a replayed record is found by.
-pub const REPLAY_ID: &str = "lazaret-replay-id";
-
-/// The replay id of a message in a batch: the same however often it is tried.
-pub fn replay_id(uid: &str, message_id: i64) -> String {
-    format!("{uid}.{message_id}")
-}
-
-/// The message of a replay id, if it is one of the batch `uid`.
-pub fn message_of(replay_id: &[u8], uid: &str) -> Option<i64> {
-    std::str::from_utf8(replay_id).ok()?.strip_prefix(uid)?.strip_prefix('.')?.parse().ok()
-}
 
 /// What a replay says of itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -43,7 +31,7 @@ pub struct Stamp<'a> {
 pub fn headers(record: &Record, dialect: &DialectChoice, stamp: &Stamp<'_>) -> Vec<Header> {
     let mut headers = replay_headers(record, dialect);
     let mut add = |name: &str, value: String| headers.push(Header { name: name.as_bytes().to_vec(), value: Some(value.into_bytes()) });
-    add(REPLAY_ID, replay_id(stamp.uid, stamp.message_id));
+    add(REPLAY_ID, ReplayId { uid: stamp.uid.to_owned(), message_id: stamp.message_id }.to_string());
     add("lazaret-batch", stamp.batch_id.to_string());
     add("lazaret-lap", stamp.lap.to_string());
     let number = |number: Option<i64>| number.map_or_else(|| "?".to_owned(), |number| number.to_string());
@@ -235,12 +223,6 @@ mod tests {
         let stamp = Stamp { origin_topic: None, ..STAMP };
         let sent = headers(&record(Vec::new()), &DialectChoice::Auto, &stamp);
         assert!(sent.contains(&header("lazaret-origin", Some(b"t.DLQ/1/7"))));
-    }
-
-    #[test]
-    fn a_replay_id_names_its_message() {
-        assert_eq!(message_of(replay_id("ab", 12).as_bytes(), "ab"), Some(12));
-        assert_eq!((message_of(b"abc.12", "ab"), message_of(b"ab.x", "ab"), message_of(b"\xff", "ab")), (None, None, None));
     }
 
     #[test]

@@ -339,8 +339,7 @@ impl Store {
     /// # Errors
     /// The database could not be asked.
     pub async fn approvals(&self, batch_id: i64) -> Result<Vec<Approval>, StoreError> {
-        const SQL: &str = "SELECT name, name_folded, at_ms, digest, comment FROM approvals WHERE batch_id = $1 ORDER BY at_ms, name_folded";
-        read!(self, |pool| { sqlx::query_as::<Db, Approval>(SQL).bind(batch_id).fetch_all(pool).await? })
+        read!(self, |pool| { sqlx::query_as::<Db, Approval>(APPROVALS).bind(batch_id).fetch_all(pool).await? })
     }
 
     /// The newest lines of a batch's log, newest first.
@@ -544,7 +543,8 @@ pub async fn freeze(tx: &mut Tx, how: Freeze<'_>, ids: &[i64]) -> Result<Frozen,
     frozen.items = inserted.len() as u64;
     frozen.elsewhere = elsewhere.into_iter().map(|(batch, items)| (batch, items.unsigned_abs())).collect();
     let inserted: std::collections::HashSet<i64> = inserted.into_iter().collect();
-    frozen.quarantined = new.iter().filter(|item| item.taken_up && inserted.contains(&item.message_id)).map(|item| item.message_id).collect();
+    frozen.quarantined =
+        new.iter().filter(|item| item.taken_up && inserted.contains(&item.message_id)).map(|item| item.message_id).collect();
     Ok(frozen)
 }
 
@@ -659,7 +659,8 @@ pub async fn lower_pace(tx: &mut Tx, batch: &Batch, max_per_second: u32) -> Resu
 /// # Errors
 /// The database could not be asked.
 pub async fn set_unproven_allowed(tx: &mut Tx, batch_id: i64, allowed: bool, now_ms: i64) -> Result<(), StoreError> {
-    const SQL: &str = "UPDATE batches SET unproven_allowed = $2, stage_since_ms = CASE WHEN stage_since_ms IS NULL THEN NULL ELSE $3 END WHERE id = $1";
+    const SQL: &str =
+        "UPDATE batches SET unproven_allowed = $2, stage_since_ms = CASE WHEN stage_since_ms IS NULL THEN NULL ELSE $3 END WHERE id = $1";
     in_tx!(tx, |connection| {
         sqlx::query(SQL).bind(batch_id).bind(allowed).bind(now_ms).execute(&mut *connection).await?;
     })
@@ -794,10 +795,10 @@ pub struct ItemForecast<'a> {
 }
 
 #[derive(serde::Serialize)]
-struct ForecastRow<'a> {
+struct ForecastRow {
     message_id: i64,
     forecast: &'static str,
-    note: Option<std::borrow::Cow<'a, str>>,
+    note: Option<String>,
 }
 
 /// Stores what the preflight expects of items, and that it is not known yet when they go (`staged`: they all go at once). Of ids in `(after, upto]`
@@ -814,12 +815,332 @@ pub async fn set_forecasts(
 ) -> Result<(), StoreError> {
     const ENDED: &str = "UPDATE replay_items SET forecast = 'held' WHERE batch_id = $1 AND message_id > $2 AND message_id <= $3
          AND state IN ('held', 'archived', 'not_sent', 'intended', 'blocked') AND (forecast IS NULL OR forecast <> 'held')";
-    let row = |item: &ItemForecast<'_>| (item.message_id, item.expected.as_str(), item.note.map(|note| text(note).into_owned()));
-    let row = |(message_id, forecast, note): (i64, &'static str, Option<String>)| ForecastRow { message_id, forecast, note: note.map(Into::into) };
-    let list: Vec<ForecastRow<'_>> = items.iter().map(|item| row(self::forecast_parts(item))).collect();
+    let row = |item: &ItemForecast<'_>| ForecastRow {
+        message_id: item.message_id,
+        forecast: item.expected.as_str(),
+        note: item.note.map(|note| text(note).into_owned()),
+    };
+    let list: Vec<ForecastRow> = items.iter().map(row).collect();
     let list = rows(&list);
     in_tx!(tx, |connection| {
         sqlx::query(Db::SET_FORECASTS).bind(batch_id).bind(&list).bind(if staged { 0_i32 } else { -1 }).execute(&mut *connection).await?;
         sqlx::query(ENDED).bind(batch_id).bind(after).bind(upto).execute(&mut *connection).await?;
     })
+}
+
+/// Items that an earlier one of their key stands in the way of, among the ids in `(after, upto]`: they are expected to be blocked. To be asked once all
+/// items are looked at; the order of the chunks does not matter, since what stands in the way first never is in anything's way itself.
+///
+/// # Errors
+/// The database could not be asked.
+pub async fn expect_blocked(tx: &mut Tx, batch_id: i64, (after, upto): (i64, i64)) -> Result<(), StoreError> {
+    macro_rules! earlier {
+        () => {
+            "FROM replay_items e WHERE e.batch_id = replay_items.batch_id AND e.key_hash = replay_items.key_hash
+                AND e.key_hash IS NOT NULL AND e.forecast IN ('held', 'incompatible', 'unsafe')
+                AND (e.place, e.message_id) < (replay_items.place, replay_items.message_id)"
+        };
+    }
+    const SQL: &str = concat!(
+        "UPDATE replay_items SET forecast = 'blocked', blocked_by = (SELECT e.message_id ",
+        earlier!(),
+        " ORDER BY e.place, e.message_id LIMIT 1)
+         WHERE batch_id = $1 AND message_id > $2 AND message_id <= $3 AND state = 'pending' AND key_hash IS NOT NULL AND EXISTS (SELECT 1 ",
+        earlier!(),
+        ")"
+    );
+    in_tx!(tx, |connection| {
+        sqlx::query(SQL).bind(batch_id).bind(after).bind(upto).execute(&mut *connection).await?;
+    })
+}
+
+/// Puts pending items into a step of the ramp.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
+pub struct Staged {
+    pub message_id: i64,
+    pub stage: i32,
+}
+
+/// Stores at which step items go. At most some 5,000.
+///
+/// # Errors
+/// The database could not be asked.
+pub async fn set_stages(tx: &mut Tx, batch_id: i64, items: &[Staged]) -> Result<(), StoreError> {
+    let list = rows(items);
+    in_tx!(tx, |connection| {
+        sqlx::query(Db::SET_STAGES).bind(batch_id).bind(&list).execute(&mut *connection).await?;
+    })
+}
+
+/// Items of a batch that are given back.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Released {
+    pub items: u64,
+    /// Of those, the messages that the batch had taken up.
+    pub taken_up: Vec<i64>,
+}
+
+/// Ends at most `limit` pending items of a batch that is over: their messages are free for another. Locks the messages first, in the order of their ids.
+///
+/// # Errors
+/// The database could not be asked.
+pub async fn release(tx: &mut Tx, batch_id: i64, limit: i64, note: &str, now_ms: i64) -> Result<Released, StoreError> {
+    const PICK: &str = "SELECT message_id FROM replay_items WHERE batch_id = $1 AND state = 'pending' ORDER BY message_id LIMIT $2";
+    let released: Vec<(i64, bool)> = in_tx!(tx, |connection| {
+        let ids = sqlx::query_scalar::<Db, i64>(PICK).bind(batch_id).bind(limit).fetch_all(&mut *connection).await?;
+        let list = rows(&ids);
+        sqlx::query(Db::LOCK_MESSAGES).bind(&list).execute(&mut *connection).await?;
+        let query = sqlx::query_as::<Db, (i64, bool)>(Db::RELEASE_ITEMS).bind(batch_id).bind(&list).bind(text(note)).bind(now_ms);
+        query.bind(ItemState::NotSent.as_str()).bind(false).fetch_all(&mut *connection).await?
+    })?;
+    let mut taken_up: Vec<i64> = released.iter().filter(|(_, taken_up)| *taken_up).map(|(id, _)| *id).collect();
+    taken_up.sort_unstable();
+    Ok(Released { items: released.len() as u64, taken_up })
+}
+
+#[derive(sqlx::FromRow)]
+struct RawCandidate {
+    message_id: i64,
+    key_hash: Option<i64>,
+    group_id: i64,
+    origin_partition: Option<i32>,
+}
+
+/// The first item of each key of a batch, for the search for newer records of these keys: place, and the partition it came from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, sqlx::FromRow)]
+pub struct KeyedItem {
+    pub message_id: i64,
+    pub key_hash: i64,
+    pub origin_partition: Option<i32>,
+    pub origin_offset: Option<i64>,
+    pub origin_at_ms: Option<i64>,
+}
+
+/// What the messages of a scope have in common, or not.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Listed {
+    /// Messages that wait and are of the DLQ.
+    pub messages: u64,
+    /// By the topic they came from.
+    pub origins: std::collections::BTreeMap<Option<String>, u64>,
+    /// By the consumer group that failed.
+    pub groups: std::collections::BTreeMap<Option<String>, u64>,
+}
+
+impl Store {
+    /// The newest id of any message; 0: there is none.
+    ///
+    /// # Errors
+    /// The database could not be asked.
+    pub async fn newest_message_id(&self) -> Result<i64, StoreError> {
+        const SQL: &str = "SELECT COALESCE(MAX(id), 0) FROM messages";
+        read!(self, |pool| { sqlx::query_scalar::<Db, i64>(SQL).fetch_one(pool).await? })
+    }
+
+    /// Batches of a cluster that have something left to prepare or to give back, oldest first; at most `limit`.
+    ///
+    /// # Errors
+    /// As [`Store::batch`].
+    pub async fn batches_to_prepare(&self, cluster: &str, limit: i64) -> Result<Vec<Batch>, StoreError> {
+        const SQL: &str = concat!(
+            batch_row!(),
+            "WHERE b.step NOT IN ('ready', 'released') AND d.cluster = $1 AND (b.state = 'draft' OR b.step = 'releasing') ORDER BY b.id LIMIT $2"
+        );
+        let rows: Vec<RawBatch> =
+            read!(self, |pool| { sqlx::query_as::<Db, RawBatch>(SQL).bind(text(cluster)).bind(limit).fetch_all(pool).await? })?;
+        rows.into_iter().map(Batch::try_from).collect()
+    }
+
+    /// Batches of a cluster that came into the state at `until_ms` or earlier; at most `limit`.
+    ///
+    /// # Errors
+    /// As [`Store::batch`].
+    pub async fn batches_waiting_since(
+        &self,
+        cluster: &str,
+        state: BatchState,
+        until_ms: i64,
+        limit: i64,
+    ) -> Result<Vec<Batch>, StoreError> {
+        const SQL: &str = concat!(batch_row!(), "WHERE b.state = $1 AND d.cluster = $2 AND b.state_since_ms <= $3 ORDER BY b.id LIMIT $4");
+        let rows: Vec<RawBatch> = read!(self, |pool| {
+            let query = sqlx::query_as::<Db, RawBatch>(SQL).bind(state.as_str()).bind(text(cluster)).bind(until_ms);
+            query.bind(limit).fetch_all(pool).await?
+        })?;
+        rows.into_iter().map(Batch::try_from).collect()
+    }
+
+    /// Emergency replays that were approved and that no second person has looked at yet, oldest first; of one DLQ or of all.
+    ///
+    /// # Errors
+    /// As [`Store::batch`].
+    pub async fn emergencies_to_review(&self, dlq_id: Option<i64>, limit: i64) -> Result<Vec<Batch>, StoreError> {
+        const SQL: &str = concat!(
+            batch_row!(),
+            "WHERE b.emergency AND b.approved_at_ms IS NOT NULL AND ($1 = 0 OR b.dlq_id = $1)
+                AND NOT EXISTS (SELECT 1 FROM emergency_reviews r WHERE r.batch_id = b.id) ORDER BY b.id LIMIT $2"
+        );
+        let rows: Vec<RawBatch> =
+            read!(self, |pool| { sqlx::query_as::<Db, RawBatch>(SQL).bind(dlq_id.unwrap_or(0)).bind(limit).fetch_all(pool).await? })?;
+        rows.into_iter().map(Batch::try_from).collect()
+    }
+
+    /// The look of a second person at an emergency replay; None: nobody looked yet.
+    ///
+    /// # Errors
+    /// The database could not be asked.
+    pub async fn emergency_review(&self, batch_id: i64) -> Result<Option<EmergencyReview>, StoreError> {
+        const SQL: &str = "SELECT at_ms, name, name_folded, comment FROM emergency_reviews WHERE batch_id = $1";
+        read!(self, |pool| { sqlx::query_as::<Db, EmergencyReview>(SQL).bind(batch_id).fetch_optional(pool).await? })
+    }
+
+    /// What the messages of `ids` have in common, of those that wait and are of the DLQ.
+    ///
+    /// # Errors
+    /// The database could not be asked.
+    pub async fn waiting_among(&self, dlq_id: i64, ids: &[i64]) -> Result<Listed, StoreError> {
+        let list = rows(ids);
+        let found: Vec<(Option<String>, Option<String>, i64)> = read!(self, |pool| {
+            sqlx::query_as::<Db, (Option<String>, Option<String>, i64)>(Db::WAITING_AMONG).bind(&list).bind(dlq_id).fetch_all(pool).await?
+        })?;
+        let mut listed = Listed::default();
+        for (origin, group, count) in found {
+            listed.add(origin, group, count.unsigned_abs());
+        }
+        Ok(listed)
+    }
+
+    /// The ids and sizes of the next pending items of a batch, by id.
+    ///
+    /// # Errors
+    /// The database could not be asked.
+    pub async fn pending_after(&self, batch_id: i64, after: i64, limit: i64) -> Result<Vec<(i64, i64)>, StoreError> {
+        const SQL: &str = "SELECT i.message_id, m.size FROM replay_items i JOIN messages m ON m.id = i.message_id
+             WHERE i.batch_id = $1 AND i.message_id > $2 AND i.state = 'pending' ORDER BY i.message_id LIMIT $3";
+        read!(self, |pool| { sqlx::query_as::<Db, (i64, i64)>(SQL).bind(batch_id).bind(after).bind(limit).fetch_all(pool).await? })
+    }
+
+    /// Messages as the checks need them, by id. Ids that are no message's are left out.
+    ///
+    /// # Errors
+    /// The database could not be asked, or headers cannot be read back.
+    pub async fn to_check(&self, ids: &[i64]) -> Result<Vec<ToCheck>, StoreError> {
+        let list = rows(ids);
+        let raw = read!(self, |pool| { sqlx::query_as::<Db, RawToCheck>(Db::TO_CHECK).bind(&list).fetch_all(pool).await? })?;
+        raw.into_iter().map(ToCheck::try_from).collect()
+    }
+
+    /// Items that may be part of the canary, at most `limit` of the ids in `(after, upto]`: expected to be sent, and the first of their key.
+    ///
+    /// # Errors
+    /// The database could not be asked.
+    pub async fn canary_candidates(&self, batch_id: i64, (after, upto): (i64, i64), limit: i64) -> Result<Vec<Candidate>, StoreError> {
+        const SQL: &str = "SELECT i.message_id, i.key_hash, i.group_id, i.origin_partition FROM replay_items i
+             WHERE i.batch_id = $1 AND i.message_id > $2 AND i.message_id <= $3 AND i.state = 'pending' AND i.forecast IN ('send', 'send_unchecked')
+                AND (i.key_hash IS NULL OR NOT EXISTS (SELECT 1 FROM replay_items e WHERE e.batch_id = i.batch_id AND e.key_hash = i.key_hash
+                    AND (e.place, e.message_id) < (i.place, i.message_id) AND e.state = 'pending'))
+             ORDER BY i.message_id LIMIT $4";
+        let raw = read!(self, |pool| {
+            let query = sqlx::query_as::<Db, RawCandidate>(SQL).bind(batch_id).bind(after).bind(upto);
+            query.bind(limit).fetch_all(pool).await?
+        })?;
+        let candidate = |raw: RawCandidate| Candidate {
+            message_id: raw.message_id,
+            key_hash: raw.key_hash,
+            group_id: raw.group_id,
+            origin_partition: raw.origin_partition,
+        };
+        Ok(raw.into_iter().map(candidate).collect())
+    }
+
+    /// The lowest and the highest message id of a batch; None: it has no item.
+    ///
+    /// # Errors
+    /// The database could not be asked.
+    pub async fn item_bounds(&self, batch_id: i64) -> Result<Option<(i64, i64)>, StoreError> {
+        const SQL: &str = "SELECT (SELECT message_id FROM replay_items WHERE batch_id = $1 ORDER BY message_id LIMIT 1),
+             (SELECT message_id FROM replay_items WHERE batch_id = $1 ORDER BY message_id DESC LIMIT 1)";
+        let (first, last): (Option<i64>, Option<i64>) =
+            read!(self, |pool| { sqlx::query_as::<Db, (Option<i64>, Option<i64>)>(SQL).bind(batch_id).fetch_one(pool).await? })?;
+        Ok(first.zip(last))
+    }
+
+    /// The next pending items that no step of the ramp has yet, in the order of their origin.
+    ///
+    /// # Errors
+    /// The database could not be asked.
+    pub async fn unstaged(&self, batch_id: i64, limit: i64) -> Result<Vec<i64>, StoreError> {
+        const SQL: &str = "SELECT message_id FROM replay_items WHERE batch_id = $1 AND state = 'pending' AND stage = -1
+             ORDER BY place, message_id LIMIT $2";
+        read!(self, |pool| { sqlx::query_scalar::<Db, i64>(SQL).bind(batch_id).bind(limit).fetch_all(pool).await? })
+    }
+
+    /// What the preflight expects of the pending items, counted. Reads all of them: once for each preflight, never on a page's path.
+    ///
+    /// # Errors
+    /// The database could not be asked.
+    pub async fn forecast_of(&self, batch_id: i64) -> Result<Forecast, StoreError> {
+        const SQL: &str = "SELECT forecast, COUNT(*) FROM replay_items WHERE batch_id = $1 AND state = 'pending' GROUP BY forecast";
+        let counts: Vec<(Option<String>, i64)> =
+            read!(self, |pool| { sqlx::query_as::<Db, (Option<String>, i64)>(SQL).bind(batch_id).fetch_all(pool).await? })?;
+        let mut forecast = Forecast::default();
+        for (word, count) in counts {
+            let word = word.unwrap_or_default();
+            let expected = Expected::ALL.into_iter().find(|expected| expected.as_str() == word);
+            *forecast.of(expected.ok_or_else(|| StoreError::unreadable("forecast of an item", &word))?) += count.unsigned_abs();
+        }
+        Ok(forecast)
+    }
+
+    /// Ids and body hashes of the next pending items, by id: the messages' own hashes as they are now.
+    ///
+    /// # Errors
+    /// The database could not be asked.
+    pub async fn pending_hashes(&self, batch_id: i64, after: i64, limit: i64) -> Result<Vec<(i64, Vec<u8>)>, StoreError> {
+        const SQL: &str = "SELECT i.message_id, m.body_hash FROM replay_items i JOIN messages m ON m.id = i.message_id
+             WHERE i.batch_id = $1 AND i.message_id > $2 AND i.state = 'pending' ORDER BY i.message_id LIMIT $3";
+        read!(self, |pool| { sqlx::query_as::<Db, (i64, Vec<u8>)>(SQL).bind(batch_id).bind(after).bind(limit).fetch_all(pool).await? })
+    }
+
+    /// The failure groups that a batch's pending items are of; at most `limit`.
+    ///
+    /// # Errors
+    /// The database could not be asked.
+    pub async fn groups_of_batch(&self, batch_id: i64, limit: i64) -> Result<Vec<i64>, StoreError> {
+        const SQL: &str = "SELECT DISTINCT group_id FROM replay_items WHERE batch_id = $1 AND state = 'pending' ORDER BY group_id LIMIT $2";
+        read!(self, |pool| { sqlx::query_scalar::<Db, i64>(SQL).bind(batch_id).bind(limit).fetch_all(pool).await? })
+    }
+
+    /// Messages of these failure groups that were dead-lettered at `from_ms` or later, among the newest `looked_at` of each.
+    ///
+    /// # Errors
+    /// The database could not be asked.
+    pub async fn arrivals_of_groups(&self, groups: &[i64], from_ms: i64, looked_at: i64) -> Result<u64, StoreError> {
+        let list = rows(groups);
+        let count: i64 = read!(self, |pool| {
+            sqlx::query_scalar::<Db, i64>(Db::ARRIVALS_OF_GROUPS).bind(&list).bind(from_ms).bind(looked_at).fetch_one(pool).await?
+        })?;
+        Ok(count.unsigned_abs())
+    }
+
+    /// The items of a batch that are expected to be sent and have a key, with where they came from, by id after `after`.
+    ///
+    /// # Errors
+    /// The database could not be asked.
+    pub async fn keyed_items(&self, batch_id: i64, after: i64, limit: i64) -> Result<Vec<KeyedItem>, StoreError> {
+        const SQL: &str = "SELECT i.message_id, i.key_hash, m.origin_partition, m.origin_offset, m.origin_at_ms
+             FROM replay_items i JOIN messages m ON m.id = i.message_id
+             WHERE i.batch_id = $1 AND i.message_id > $2 AND i.key_hash IS NOT NULL AND i.state = 'pending' AND i.forecast IN ('send', 'send_unchecked')
+             ORDER BY i.message_id LIMIT $3";
+        read!(self, |pool| { sqlx::query_as::<Db, KeyedItem>(SQL).bind(batch_id).bind(after).bind(limit).fetch_all(pool).await? })
+    }
+}
+
+impl Listed {
+    /// Counts messages that came from `origin` and failed in `group`.
+    pub fn add(&mut self, origin: Option<String>, group: Option<String>, count: u64) {
+        self.messages += count;
+        *self.origins.entry(origin).or_default() += count;
+        *self.groups.entry(group).or_default() += count;
+    }
 }
