@@ -121,8 +121,7 @@ pub fn courses(items: impl Iterator<Item = (Option<i64>, Place, Decision)>, in_t
         .map(|(key, place, decision)| match in_the_way.before(key, place) {
             Some(blocker) => {
                 in_the_way.add(key, place);
-                // Nothing is sent of it whatever the ledger says.
-                if decision == Decision::AlreadyApplied { Course::Checked(decision) } else { Course::Blocked(blocker) }
+                Course::Blocked(blocker)
             }
             None => {
                 if matches!(decision, Decision::Incompatible | Decision::Unsafe | Decision::Held) {
