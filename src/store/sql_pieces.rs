@@ -66,6 +66,8 @@ pub(super) trait Dialect {
     const LEASE_HOLDS: &'static str;
     const SAVE_SAMPLES: &'static str;
     const SAVE_PARTITION_SAMPLES: &'static str;
+    /// Appends the verdicts `$1`.
+    const ADD_VERDICTS: &'static str;
     /// A JSON list of numbers as rows of one column, to stand after `IN`. `{}` is the placeholder.
     const IN_LIST: &'static str;
     /// A JSON list of `{dlq_id, state}` as rows. `{}` is the placeholder.
@@ -330,6 +332,15 @@ macro_rules! save_partition_samples {
     };
 }
 
+macro_rules! add_verdicts {
+    ($db:ident) => {
+        insert_rows!($db "verdicts (message_id, batch_id, at_ms, phase, schema, idempotency, decision, schema_note, asked, answered, others)"
+            ("message_id" "BIGINT", "batch_id" "BIGINT", "at_ms" "BIGINT", "phase" "TEXT", "schema" "TEXT", "idempotency" "TEXT", "decision" "TEXT",
+             "schema_note" "TEXT", "asked" "TEXT", "answered" "TEXT", "others" "TEXT")
+            "")
+    };
+}
+
 dialects! {
     VERSION: "SHOW server_version", "SELECT sqlite_version()";
     LOCK_POSITIONS:
@@ -377,6 +388,7 @@ dialects! {
         "SELECT epoch FROM leases WHERE name = $1 AND epoch = $2";
     SAVE_SAMPLES: save_samples!(postgres), save_samples!(sqlite);
     SAVE_PARTITION_SAMPLES: save_partition_samples!(postgres), save_partition_samples!(sqlite);
+    ADD_VERDICTS: add_verdicts!(postgres), add_verdicts!(sqlite);
     IN_LIST:
         "(SELECT value::BIGINT FROM json_array_elements_text({}::json))",
         "(SELECT value FROM json_each({}))";
