@@ -182,6 +182,8 @@ CREATE INDEX replay_items_blockers ON replay_items (batch_id, key_hash, place, m
 CREATE INDEX replay_items_sent ON replay_items (sent_offset, target_partition) WHERE sent_offset IS NOT NULL;
 -- What still waits for its outcome.
 CREATE INDEX replay_items_pending ON replay_items (batch_id, target_partition, sent_offset) WHERE outcome = 'pending';
+-- What may have been sent: intended, and no outcome yet.
+CREATE INDEX replay_items_intended ON replay_items (batch_id, message_id) WHERE state = 'intended';
 CREATE INDEX replay_items_message ON replay_items (message_id, batch_id);
 -- For pages: what the preflight did not simply pass, and what was sent and is not well.
 CREATE INDEX replay_items_odd ON replay_items (batch_id, forecast, message_id) WHERE forecast <> 'send';
