@@ -5,4 +5,5 @@ mod checks;
 mod execution;
 mod pages;
 mod review;
+pub mod seeded;
 mod verification;
