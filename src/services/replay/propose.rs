@@ -64,6 +64,7 @@ pub struct Proposed {
 
 /// What the proposer adds when submitting a draft whose preflight is through.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
 pub struct Submission {
     pub why_now: Option<String>,
     pub waivers: Vec<Waiver>,
