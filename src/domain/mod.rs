@@ -19,6 +19,7 @@ pub mod lifecycle;
 pub mod mask;
 pub mod message;
 pub mod partition;
+pub mod proof;
 pub mod readiness;
 pub mod record;
 pub mod replay;

@@ -24,6 +24,7 @@ pub mod outcomes;
 pub mod positions;
 pub mod replay_items;
 pub mod replays;
+mod returns;
 pub mod review;
 pub mod samples;
 mod sql_pieces;

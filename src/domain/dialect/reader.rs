@@ -128,8 +128,9 @@ struct Reader<'a> {
 
 impl<'a> Reader<'a> {
     fn new(record: &'a Record, spec: &'a Spec<'a>) -> Reader<'a> {
-        let anchor =
-            |meaning| spec.fields.iter().filter(|field| field.meaning == meaning).find_map(|field| repetitions(&record.headers, field.name));
+        let anchor = |meaning| {
+            spec.fields.iter().filter(|field| field.meaning == meaning).find_map(|field| repetitions(&record.headers, field.name))
+        };
         Reader { headers: &record.headers, spec, topic: anchor(Meaning::OriginTopic), exception: anchor(Meaning::ExceptionClass) }
     }
 
