@@ -9,5 +9,6 @@ pub mod intake;
 pub mod sampler;
 mod supervisor;
 mod turns;
+pub mod verify;
 
 pub use supervisor::Supervisor;

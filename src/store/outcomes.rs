@@ -8,7 +8,7 @@ use super::leases::HeldLease;
 use super::notify::Hint;
 use super::replays::{self, Batch, RawBatch, batch_row};
 use super::returns::{Link, write_links};
-use super::sql_pieces::{Dialect as _, optional_text, rows, text};
+use super::sql_pieces::{Dialect as _, rows, text};
 use super::{Store, StoreError, Tx, transitions};
 use crate::domain::lifecycle::{Outcome, Proof};
 use crate::domain::message::MAX_AHEAD_MS;
