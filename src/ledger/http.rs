@@ -81,7 +81,14 @@ fn failed(error: reqwest::Error) -> LedgerError {
     if error.is_timeout() {
         return LedgerError::TimedOut(PATIENCE.as_secs());
     }
-    LedgerError::Unreachable(if error.is_connect() { "the endpoint refuses the connection, or its host is not known" } else { "the connection to the endpoint broke" }.to_owned())
+    LedgerError::Unreachable(
+        if error.is_connect() {
+            "the endpoint refuses the connection, or its host is not known"
+        } else {
+            "the connection to the endpoint broke"
+        }
+        .to_owned(),
+    )
 }
 
 #[cfg(test)]

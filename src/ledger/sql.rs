@@ -73,7 +73,10 @@ impl Table {
         if let Some(other) = found.iter().find(|key| !keys.contains(&key.as_str())) {
             // `ABC-1` asked for, `abc-1` returned: then nobody knows what is absent.
             let why = format!("the query returned {other:?}, which was not asked for; let it return keys as they are given");
-            return Ok(keys.iter().map(|key| if found.contains(*key) { TierAnswer::Done } else { TierAnswer::Unclear(why.clone()) }).collect());
+            return Ok(keys
+                .iter()
+                .map(|key| if found.contains(*key) { TierAnswer::Done } else { TierAnswer::Unclear(why.clone()) })
+                .collect());
         }
         Ok(keys.iter().map(|key| if found.contains(*key) { TierAnswer::Done } else { TierAnswer::Absent }).collect())
     }
@@ -117,7 +120,8 @@ async fn open(url: &Secret, timeout: Duration) -> Result<Pool, LedgerError> {
 /// The URL is unusable, nobody answers, or the query cannot be run.
 pub async fn probe(url: &Secret, query: &str, timeout: Duration) -> Result<(), LedgerError> {
     let pool = open(url, timeout).await?;
-    let asked = tokio::time::timeout(timeout, rows(&pool, &query.into(), &[])).await.map_err(|_| LedgerError::TimedOut(timeout.as_secs()))?;
+    let asked =
+        tokio::time::timeout(timeout, rows(&pool, &query.into(), &[])).await.map_err(|_| LedgerError::TimedOut(timeout.as_secs()))?;
     match asked.map_err(trouble) {
         Ok(_) => Ok(()),
         Err(Trouble::Key(why)) => Err(LedgerError::Unreachable(why)),

@@ -115,7 +115,10 @@ mod tests {
             (r#"{"id":1}"#, r#"at the top: "amount" is missing (/required)"#),
             (r#"{"id":"SECRET","amount":1}"#, r#"at /id: does not meet "type" (/properties/id/type)"#),
             (r#"{"id":1,"amount":1,"SECRET":1}"#, r#"at the top: does not meet "additionalProperties" (/additionalProperties)"#),
-            (r#"{"id":1,"amount":1,"card":{"SECRET":"x"}}"#, r#"at /card: does not meet "type" (/properties/card/additionalProperties/type)"#),
+            (
+                r#"{"id":1,"amount":1,"card":{"SECRET":"x"}}"#,
+                r#"at /card: does not meet "type" (/properties/card/additionalProperties/type)"#,
+            ),
             (r#"{"id":1,"amount":1,"email":"SECRET"}"#, r#"at /email: does not meet "pattern" (/properties/email/pattern)"#),
             ("SECRET", "is no JSON: line 1, column 1"),
             (r#"{"id":1}{"#, "is no JSON: line 1, column 9"),

@@ -331,9 +331,7 @@ fn stepped_pattern(pattern: Pattern<&str>) -> Pattern<&str> {
     match pattern {
         Pattern::Var(name) => Pattern::Var(name),
         Pattern::Arr(parts) => Pattern::Arr(parts.into_iter().map(stepped_pattern).collect()),
-        Pattern::Obj(parts) => {
-            Pattern::Obj(parts.into_iter().map(|(name, part)| (stepped_term(name), stepped_pattern(part))).collect())
-        }
+        Pattern::Obj(parts) => Pattern::Obj(parts.into_iter().map(|(name, part)| (stepped_term(name), stepped_pattern(part))).collect()),
     }
 }
 
@@ -419,7 +417,9 @@ mod tests {
 
     #[test]
     fn digits_that_are_passed_on_stay_exact() {
-        for number in ["9007199254740993", "123456789012345678901234567890", "-0.10", "1.000000000000000000001", "1e400", "9007199254740993.5"] {
+        for number in
+            ["9007199254740993", "123456789012345678901234567890", "-0.10", "1.000000000000000000001", "1e400", "9007199254740993.5"]
+        {
             let document = format!(r#"{{"id":{number},"v":1}}"#);
             assert_eq!(apply(".v = 2", &document), Ok(format!(r#"{{"id":{number},"v":2}}"#)));
         }
@@ -476,7 +476,20 @@ mod tests {
 
     #[test]
     fn the_process_is_out_of_reach() {
-        for filter in ["halt", "halt_error", "halt(3)", "env", "env.PATH", "now", "debug", "stderr", "input", "$ENV", "localtime", "strflocaltime(\"%Z\")"] {
+        for filter in [
+            "halt",
+            "halt_error",
+            "halt(3)",
+            "env",
+            "env.PATH",
+            "now",
+            "debug",
+            "stderr",
+            "input",
+            "$ENV",
+            "localtime",
+            "strflocaltime(\"%Z\")",
+        ] {
             let fault = Transform::compile(filter).expect_err(filter);
             assert_eq!(fault.line, 1, "{fault}");
         }
