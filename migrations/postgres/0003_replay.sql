@@ -150,8 +150,8 @@ CREATE INDEX replay_items_group ON replay_items (group_id, batch_id);
 CREATE INDEX replay_items_passed ON replay_items (batch_id, passed_at_ms) WHERE outcome = 'pending' AND passed_at_ms IS NOT NULL;
 -- Came back before it was stored that they were sent.
 CREATE INDEX replay_items_came_back ON replay_items (batch_id) WHERE outcome = 'pending' AND returned_as IS NOT NULL;
--- Intended, outcome not known yet.
-CREATE INDEX replay_items_in_doubt ON replay_items (batch_id) WHERE state = 'intended';
+-- What may have been sent: intended, and no outcome yet.
+CREATE INDEX replay_items_intended ON replay_items (batch_id, message_id) WHERE state = 'intended';
 CREATE INDEX replay_items_message ON replay_items (message_id, batch_id);
 
 CREATE TABLE approvals (

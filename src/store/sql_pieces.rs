@@ -66,6 +66,8 @@ pub(super) trait Dialect {
     const LEASE_HOLDS: &'static str;
     const SAVE_SAMPLES: &'static str;
     const SAVE_PARTITION_SAMPLES: &'static str;
+    /// Appends the verdicts `$1`.
+    const ADD_VERDICTS: &'static str;
     /// A JSON list of numbers as rows of one column, to stand after `IN`. `{}` is the placeholder.
     const IN_LIST: &'static str;
     /// A JSON list of `{dlq_id, state}` as rows. `{}` is the placeholder.
@@ -103,6 +105,12 @@ pub(super) trait Dialect {
     /// Ends the pending items `$2` (a JSON list of ids) of the batch `$1` with the note `$3` at `$4`, in the state `$5`, and no longer (`$6`) live; gives
     /// their ids, and whether the batch had taken them up.
     const RELEASE_ITEMS: &'static str;
+    /// Moves items of the batch `$1` as `$2` says, `[{message_id, from_state, to_state, live, ..}]`; what a row leaves out stays as it is.
+    const MOVE_ITEMS: &'static str;
+    /// The pending items among the ids `$2` of the batch `$1`, with message and body.
+    const ITEMS_TO_SEND: &'static str;
+    /// Where the items with the ids `$2` stand in the order of the batch `$1`.
+    const PLACES_OF_ITEMS: &'static str;
     /// How many messages of the groups `$1` (a JSON list of ids), of the newest `$3` of each, were dead-lettered at `$2` or later.
     const ARRIVALS_OF_GROUPS: &'static str;
     /// Those of the DLQs `$1` (a JSON list of ids) that have ever sent anything, and whether the outcome of any of it is still open.
@@ -308,6 +316,31 @@ macro_rules! set_outcomes {
     };
 }
 
+/// Both databases join the list by name; only how it is taken apart differs.
+macro_rules! move_items {
+    ($rows:literal) => {
+        concat!(
+            "UPDATE replay_items AS i SET state = b.to_state, live = b.live, note = COALESCE(b.note, i.note), blocked_by = COALESCE(b.blocked_by, i.blocked_by),
+                unchecked = COALESCE(b.unchecked, i.unchecked), target_partition = COALESCE(b.target_partition, i.target_partition),
+                lower_bound = COALESCE(b.lower_bound, i.lower_bound), intended_at_ms = COALESCE(b.intended_at_ms, i.intended_at_ms),
+                epoch = COALESCE(b.epoch, i.epoch), sent_offset = COALESCE(b.sent_offset, i.sent_offset), sent_at_ms = COALESCE(b.sent_at_ms, i.sent_at_ms),
+                outcome = COALESCE(b.outcome, i.outcome)
+             FROM ", $rows, " WHERE i.batch_id = $1 AND i.message_id = b.message_id AND i.state = b.from_state"
+        )
+    };
+}
+
+macro_rules! items_to_send {
+    ($ids:literal) => {
+        concat!(
+            "SELECT i.message_id, i.place, i.key_hash, i.lap, i.forecast, i.intended_at_ms, d.topic, m.partition, m.record_offset, m.record_at_ms,
+                m.record_key, m.state, m.group_id, m.origin_topic, m.origin_partition, m.origin_offset, m.origin_at_ms, m.timestamp_suspect, b.value, b.headers
+             FROM ", $ids, " JOIN replay_items i ON i.batch_id = $1 AND i.message_id = ids.value AND i.state = 'pending'
+             JOIN messages m ON m.id = i.message_id JOIN dlqs d ON d.id = m.dlq_id LEFT JOIN bodies b ON b.message_id = m.id"
+        )
+    };
+}
+
 macro_rules! save_samples {
     ($db:ident) => {
         insert_rows!($db "samples (dlq_id, at_ms, uncollected, depth, at_risk_state, at_risk_left_ms, error)"
@@ -446,6 +479,15 @@ macro_rules! mark_passed {
     };
 }
 
+macro_rules! add_verdicts {
+    ($db:ident) => {
+        insert_rows!($db "verdicts (message_id, batch_id, at_ms, phase, schema, idempotency, decision, schema_note, asked, answered, others)"
+            ("message_id" "BIGINT", "batch_id" "BIGINT", "at_ms" "BIGINT", "phase" "TEXT", "schema" "TEXT", "idempotency" "TEXT", "decision" "TEXT",
+             "schema_note" "TEXT", "asked" "TEXT", "answered" "TEXT", "others" "TEXT")
+            "")
+    };
+}
+
 dialects! {
     VERSION: "SHOW server_version", "SELECT sqlite_version()";
     LOCK_POSITIONS:
@@ -493,6 +535,7 @@ dialects! {
         "SELECT epoch FROM leases WHERE name = $1 AND epoch = $2";
     SAVE_SAMPLES: save_samples!(postgres), save_samples!(sqlite);
     SAVE_PARTITION_SAMPLES: save_partition_samples!(postgres), save_partition_samples!(sqlite);
+    ADD_VERDICTS: add_verdicts!(postgres), add_verdicts!(sqlite);
     IN_LIST:
         "(SELECT value::BIGINT FROM json_array_elements_text({}::json))",
         "(SELECT value FROM json_each({}))";
@@ -539,6 +582,18 @@ dialects! {
          WHERE replay_items.batch_id = $1 AND replay_items.message_id = s.message_id AND replay_items.state = 'pending'";
     RELEASE_ITEMS:
         release_items!("SELECT value::BIGINT FROM json_array_elements_text($2::json)"), release_items!("SELECT value FROM json_each($2)");
+    MOVE_ITEMS:
+        move_items!("json_to_recordset($2::json) AS b(message_id BIGINT, from_state TEXT, to_state TEXT, live BOOLEAN, note TEXT, blocked_by BIGINT, unchecked BOOLEAN,
+            target_partition INTEGER, lower_bound BIGINT, intended_at_ms BIGINT, epoch BIGINT, sent_offset BIGINT, sent_at_ms BIGINT, outcome TEXT)"),
+        move_items!("(SELECT value ->> 'message_id' AS message_id, value ->> 'from_state' AS from_state, value ->> 'to_state' AS to_state, value ->> 'live' AS live,
+            value ->> 'note' AS note, value ->> 'blocked_by' AS blocked_by, value ->> 'unchecked' AS unchecked, value ->> 'target_partition' AS target_partition,
+            value ->> 'lower_bound' AS lower_bound, value ->> 'intended_at_ms' AS intended_at_ms, value ->> 'epoch' AS epoch, value ->> 'sent_offset' AS sent_offset,
+            value ->> 'sent_at_ms' AS sent_at_ms, value ->> 'outcome' AS outcome FROM json_each($2)) AS b");
+    ITEMS_TO_SEND:
+        items_to_send!("(SELECT value::BIGINT AS value FROM json_array_elements_text($2::json)) AS ids"), items_to_send!("json_each($2) AS ids");
+    PLACES_OF_ITEMS:
+        "SELECT message_id, place FROM replay_items WHERE batch_id = $1 AND message_id IN (SELECT value::BIGINT FROM json_array_elements_text($2::json))",
+        "SELECT message_id, place FROM replay_items WHERE batch_id = $1 AND message_id IN (SELECT value FROM json_each($2))";
     ARRIVALS_OF_GROUPS:
         "SELECT CAST(COALESCE(SUM(n.recent), 0) AS BIGINT) FROM json_array_elements_text($1::json) AS ids CROSS JOIN LATERAL (
             SELECT COUNT(*) AS recent FROM (SELECT m.dead_lettered_at_ms FROM messages m WHERE m.group_id = ids.value::BIGINT ORDER BY m.id DESC LIMIT $3) newest

@@ -6,7 +6,12 @@
 pub mod approval;
 pub mod check;
 pub mod control;
+pub mod executor;
+mod pace;
 pub mod propose;
+mod recover;
+mod send;
+mod stage;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
