@@ -220,12 +220,12 @@ pub async fn set_stage(tx: &mut Tx, batch_id: i64, stage: i32, since_ms: Option<
     })
 }
 
-/// Says why an executing batch waits, or that it goes on (None). Nothing changes for one that is in another state by now: false.
+/// Says why a batch that is to go, or goes, waits, or that it goes on (None). Nothing changes for one that is in another state by now: false.
 ///
 /// # Errors
 /// The database could not be asked.
 pub async fn set_note(tx: &mut Tx, batch_id: i64, note: Option<&str>) -> Result<bool, StoreError> {
-    const SQL: &str = "UPDATE batches SET note = $2 WHERE id = $1 AND state = 'executing' AND (note IS NULL OR CAST($2 AS TEXT) IS NULL OR note <> $2)";
+    const SQL: &str = "UPDATE batches SET note = $2 WHERE id = $1 AND state IN ('approved', 'executing') AND (note IS NULL OR CAST($2 AS TEXT) IS NULL OR note <> $2)";
     let changed = in_tx!(tx, |connection| {
         sqlx::query(SQL).bind(batch_id).bind(optional_text(note)).execute(&mut *connection).await?.rows_affected()
     })?;
@@ -252,8 +252,9 @@ impl Store {
     pub async fn waiting_items(&self, batch_id: i64, stage: i32) -> Result<Vec<Waiting>, StoreError> {
         const SQL: &str = "SELECT i.message_id, i.key_hash, m.tenant FROM replay_items i JOIN messages m ON m.id = i.message_id
              WHERE i.batch_id = $1 AND i.state = 'pending' AND i.stage <= $2 ORDER BY i.place, i.message_id";
-        let raw: Vec<(i64, Option<i64>, Option<String>)> =
-            read!(self, |pool| { sqlx::query_as::<Db, (i64, Option<i64>, Option<String>)>(SQL).bind(batch_id).bind(stage).fetch_all(pool).await? })?;
+        let raw: Vec<(i64, Option<i64>, Option<String>)> = read!(self, |pool| {
+            sqlx::query_as::<Db, (i64, Option<i64>, Option<String>)>(SQL).bind(batch_id).bind(stage).fetch_all(pool).await?
+        })?;
         Ok(raw.into_iter().map(|(message_id, key_hash, tenant)| Waiting { message_id, key_hash, tenant }).collect())
     }
 

@@ -6,5 +6,6 @@ mod execution;
 mod pages;
 mod review;
 mod shop;
+pub mod seeded;
 mod verification;
 mod worked_example;
