@@ -55,7 +55,10 @@ impl Store {
     ///
     /// # Errors
     /// The database could not be asked.
-    pub async fn verdicts(&self, _message_id: i64) -> Result<Vec<Verdict>, StoreError> {
-        todo!()
+    pub async fn verdicts(&self, message_id: i64) -> Result<Vec<Verdict>, StoreError> {
+        const SQL: &str =
+            "SELECT id, message_id, batch_id, at_ms, phase, schema, idempotency, decision, schema_note, asked, answered, others
+            FROM verdicts WHERE message_id = $1 ORDER BY id DESC";
+        read!(self, |pool| { sqlx::query_as::<Db, Verdict>(SQL).bind(message_id).fetch_all(pool).await? })
     }
 }

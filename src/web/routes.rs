@@ -6,7 +6,7 @@ use axum::middleware::{self, Next};
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::{MethodRouter, get, post};
 
-use super::pages::{self, access, dlq, export, group, live, message, messages, operations, overview, preferences, settings};
+use super::pages::{self, access, dlq, export, group, live, message, messages, operations, overview, preferences, reviews, settings};
 use super::{AppState, assets, frame, guard};
 use crate::api::{self, Failure};
 use crate::domain::access::Role;
@@ -47,6 +47,11 @@ pub const ROUTES: &[Route] = &[
     route("POST", "/groups/{id}/status", OPERATOR, || post(group::set_status)),
     route("GET", "/groups/{id}/notes", VIEWER, || get(pages::page_of_form)),
     route("POST", "/groups/{id}/notes", OPERATOR, || post(group::add_note)),
+    route("GET", "/reviews", VIEWER, || get(reviews::list)),
+    route("POST", "/reviews", OPERATOR, || post(reviews::begin)),
+    route("GET", "/reviews/{id}", VIEWER, || get(reviews::page)),
+    route("GET", "/reviews/{id}/stop", VIEWER, || get(pages::page_of_form)),
+    route("POST", "/reviews/{id}/stop", OPERATOR, || post(reviews::stop)),
     route("GET", "/settings", VIEWER, || get(settings::page)),
     route("GET", "/settings/clusters/{cluster}/test", VIEWER, || get(settings::clusters)),
     route("POST", "/settings/clusters/{cluster}/test", ADMIN, || post(settings::test_cluster)),

@@ -70,6 +70,8 @@ pub struct GroupPage {
     status_fault: Option<String>,
     note: NoteForm,
     note_fault: Option<String>,
+    /// The number of the form that does something to all its messages.
+    bulk_form_id: String,
 }
 
 /// A status in words.
@@ -281,6 +283,7 @@ impl View<'_> {
             status_fault,
             note: NoteForm { note: text::block(&note.note), ..note },
             note_fault,
+            bulk_form_id: new_form_id()?,
             group: GroupLine::of(&group, now_ms),
         })
     }
@@ -469,7 +472,7 @@ fn note_fault(note: &str, form_id: &str) -> Option<String> {
     (!usable).then(|| "The form has lost its number. Send it again as it is now.".to_owned())
 }
 
-fn new_form_id() -> Result<String, Failure> {
+pub(super) fn new_form_id() -> Result<String, Failure> {
     let mut bytes = [0; 16];
     getrandom::fill(&mut bytes).map_err(|error| {
         tracing::error!(error = %error, "the system gives no random bytes");
