@@ -5,7 +5,7 @@ mod checks;
 mod execution;
 mod pages;
 mod review;
-mod shop;
 pub mod seeded;
+mod shop;
 mod verification;
 mod worked_example;
