@@ -481,6 +481,8 @@ pub enum Warning {
     Lag { group: String, records: u64 },
     /// Kafka could not be asked about the group.
     GroupUnknown { group: String, why: String },
+    /// Kafka does not tell who else reads the target.
+    ReadersUnknown { why: String },
     /// Newer records of these keys are in the target already (at most some are named).
     NewerOfKey { keys: Vec<String>, count: u64 },
     /// It was not looked through to its end for newer records.

@@ -627,6 +627,18 @@ pub async fn preflight_anew(tx: &mut Tx, batch: &Batch, draft: &Redraft<'_>) -> 
     })
 }
 
+/// Stores a plan. The caller has locked the batch, and stores a digest of it in the same transaction.
+///
+/// # Errors
+/// The database could not be asked.
+pub async fn set_plan(tx: &mut Tx, batch_id: i64, plan: &Plan) -> Result<(), StoreError> {
+    const SQL: &str = "UPDATE batches SET plan = $2 WHERE id = $1";
+    let plan = to_json(plan);
+    in_tx!(tx, |connection| {
+        sqlx::query(SQL).bind(batch_id).bind(text(&plan)).execute(&mut *connection).await?;
+    })
+}
+
 /// Stores why now, for a draft that was only waiting for it; the digest changes with it.
 ///
 /// # Errors
@@ -906,14 +918,26 @@ struct RawCandidate {
     origin_partition: Option<i32>,
 }
 
-/// The first item of each key of a batch, for the search for newer records of these keys: place, and the partition it came from.
+/// An item with a key, for the search for newer records of that key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, sqlx::FromRow)]
 pub struct KeyedItem {
     pub message_id: i64,
     pub key_hash: i64,
+    /// In the order of the origin.
+    pub place: i64,
+    /// It came from the topic that it is to be sent to.
+    pub of_target: bool,
     pub origin_partition: Option<i32>,
     pub origin_offset: Option<i64>,
     pub origin_at_ms: Option<i64>,
+}
+
+impl KeyedItem {
+    /// Where it stands in the topic that it is to be sent to; None: it came from another, or from a partition that is not among its `partitions`.
+    pub fn in_target(&self, partitions: i32) -> Option<(i32, i64)> {
+        let partition = self.origin_partition.filter(|partition| self.of_target && (0..partitions).contains(partition))?;
+        Some((partition, self.origin_offset?))
+    }
 }
 
 /// What the messages of a scope have in common, or not.
@@ -1123,16 +1147,19 @@ impl Store {
         Ok(count.unsigned_abs())
     }
 
-    /// The items of a batch that are expected to be sent and have a key, with where they came from, by id after `after`.
+    /// The items of a batch that are expected to be sent to `target` and have a key, with where they came from, by id after `after`.
     ///
     /// # Errors
     /// The database could not be asked.
-    pub async fn keyed_items(&self, batch_id: i64, after: i64, limit: i64) -> Result<Vec<KeyedItem>, StoreError> {
-        const SQL: &str = "SELECT i.message_id, i.key_hash, m.origin_partition, m.origin_offset, m.origin_at_ms
+    pub async fn keyed_items(&self, batch_id: i64, target: &str, after: i64, limit: i64) -> Result<Vec<KeyedItem>, StoreError> {
+        const SQL: &str = "SELECT i.message_id, i.key_hash, i.place, m.origin_partition, m.origin_offset, m.origin_at_ms,
+                CASE WHEN m.origin_topic = $4 THEN true ELSE false END AS of_target
              FROM replay_items i JOIN messages m ON m.id = i.message_id
              WHERE i.batch_id = $1 AND i.message_id > $2 AND i.key_hash IS NOT NULL AND i.state = 'pending' AND i.forecast IN ('send', 'send_unchecked')
              ORDER BY i.message_id LIMIT $3";
-        read!(self, |pool| { sqlx::query_as::<Db, KeyedItem>(SQL).bind(batch_id).bind(after).bind(limit).fetch_all(pool).await? })
+        read!(self, |pool| { 
+            sqlx::query_as::<Db, KeyedItem>(SQL).bind(batch_id).bind(after).bind(limit).bind(text(target)).fetch_all(pool).await?
+        })
     }
 }
 

@@ -23,6 +23,7 @@ pub struct Route {
 const ANYONE: Option<Role> = None;
 const VIEWER: Option<Role> = Some(Role::Viewer);
 const OPERATOR: Option<Role> = Some(Role::Operator);
+const APPROVER: Option<Role> = Some(Role::Approver);
 const ADMIN: Option<Role> = Some(Role::Admin);
 
 const fn route(method: &'static str, path: &'static str, role: Option<Role>, handler: fn() -> MethodRouter<AppState>) -> Route {
@@ -57,6 +58,18 @@ pub const ROUTES: &[Route] = &[
     route("GET", "/api/v1/messages", VIEWER, || get(api::messages::list)),
     route("GET", "/api/v1/messages/{id}", VIEWER, || get(api::messages::one)),
     route("GET", "/api/v1/groups/{id}", VIEWER, || get(api::groups::one)),
+    route("GET", "/api/v1/replays", VIEWER, || get(api::replays::list)),
+    route("POST", "/api/v1/replays", OPERATOR, || post(api::replays::propose)),
+    route("GET", "/api/v1/replays/{id}", VIEWER, || get(api::replays::one)),
+    route("POST", "/api/v1/replays/{id}/submit", OPERATOR, || post(api::replays::submit)),
+    route("POST", "/api/v1/replays/{id}/approve", APPROVER, || post(api::replays::approve)),
+    route("POST", "/api/v1/replays/{id}/reject", APPROVER, || post(api::replays::reject)),
+    route("POST", "/api/v1/replays/{id}/pause", OPERATOR, || post(api::replays::pause)),
+    route("POST", "/api/v1/replays/{id}/resume", OPERATOR, || post(api::replays::resume)),
+    route("POST", "/api/v1/replays/{id}/stop", OPERATOR, || post(api::replays::stop)),
+    route("POST", "/api/v1/replays/{id}/reopen", OPERATOR, || post(api::replays::reopen)),
+    route("POST", "/api/v1/replays/{id}/slow-down", OPERATOR, || post(api::replays::slow_down)),
+    route("POST", "/api/v1/replays/{id}/emergency-review", APPROVER, || post(api::replays::review_emergency)),
     route("GET", "/metrics", VIEWER, || get(operations::metrics_on_main)),
     route("GET", "/healthz", ANYONE, || get(operations::healthz)),
     route("GET", "/readyz", ANYONE, || get(operations::readyz)),

@@ -219,3 +219,15 @@ impl FromRef<AppState> for Groups {
         Groups { store: state.store.clone(), clock: state.clock.clone(), dlqs: Arc::clone(&state.messages.dlqs) }
     }
 }
+
+impl FromRef<AppState> for Replays {
+    fn from_ref(state: &AppState) -> Replays {
+        state.replays.clone()
+    }
+}
+
+impl FromRef<AppState> for Access {
+    fn from_ref(state: &AppState) -> Access {
+        state.access.clone()
+    }
+}
