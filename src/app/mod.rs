@@ -22,6 +22,8 @@ use crate::jobs::Supervisor;
 use crate::jobs::hints;
 use crate::jobs::housekeeping::Housekeeping;
 use crate::jobs::intake::{IntakeJob, LIMITS};
+use crate::jobs::replay::ReplayJob;
+use crate::jobs::review::ReviewJob;
 use crate::jobs::sampler::SamplerJob;
 use crate::kafka::client::KafkaError;
 use crate::kafka::inspect::Inspector;
@@ -29,7 +31,9 @@ use crate::services::access::{Access, AccessError};
 use crate::services::checkup::ClusterTests;
 use crate::services::intake::ClusterStatus;
 use crate::services::replay::check::Checker;
+use crate::services::replay::executor::Timing;
 use crate::services::replay::{self, Replays};
+use crate::services::review::Reviews;
 use crate::store::{Store, StoreError};
 use crate::web::{self, AppState, Configured, ConfiguredCluster, PublicUrlError, WebOptions};
 use crate::{demo as made_up, telemetry};
@@ -139,7 +143,7 @@ pub async fn start(settings: Settings, clock: Clock) -> Result<Running, AppError
     let tests = ClusterTests::new(settings.clusters.clone(), settings.dlqs.clone(), clock.clone());
     let state = AppState::new(store.clone(), access.clone(), clock.clone(), web_options(&settings, &url))?;
     let replays = replays(&settings, &store, &clock, &inspectors);
-    let state = state.with_clusters(clusters.clone()).with_cluster_tests(tests).with_replays(replays);
+    let state = state.with_clusters(clusters.clone()).with_cluster_tests(tests).with_replays(replays.clone());
     let state = match metrics() {
         Some(handle) => state.with_metrics(handle),
         None => state,
@@ -152,7 +156,7 @@ pub async fn start(settings: Settings, clock: Clock) -> Result<Running, AppError
         serve_http(&mut supervisor, "http:metrics", listener, web::metrics_router(state));
     }
     let setup_link = access.setup_token().await?.map(|token| format!("{url}/setup?token={token}"));
-    start_jobs(&mut supervisor, &settings, &store, &clock, inspectors.into_iter().zip(&clusters))?;
+    start_jobs(&mut supervisor, &settings, &store, &clock, inspectors.into_iter().zip(&clusters), replays)?;
     Ok(Running { address, metrics_address, url, setup_link, clusters, access, supervisor })
 }
 
@@ -184,6 +188,7 @@ fn start_jobs<'a>(
     store: &Store,
     clock: &Clock,
     handles: impl Iterator<Item = (Arc<Inspector>, &'a ClusterStatus)>,
+    replays: Replays,
 ) -> Result<(), AppError> {
     hints::spawn(store.clone(), supervisor);
     let holder = holder(&settings.instance_name)?;
@@ -204,6 +209,12 @@ fn start_jobs<'a>(
         let (store, clock, cluster, holder) = (store.clone(), clock.clone(), cluster.clone(), holder.clone());
         SamplerJob { store, inspector, clock, cluster, dlqs, holder, lease }.spawn(supervisor);
     }
+    // None where nothing may be sent.
+    for cluster in replays.clusters.values().cloned() {
+        ReplayJob { replays: replays.clone(), cluster, holder: holder.clone(), timing: Timing::of_lease(lease) }.spawn(supervisor);
+    }
+    let reviews = Reviews { store: store.clone(), clock: clock.clone(), dlqs: settings.dlqs.clone().into() };
+    ReviewJob { reviews, holder: holder.clone(), lease }.spawn(supervisor);
     let (store, clock, samples_fine) = (store.clone(), clock.clone(), settings.samples_fine);
     Housekeeping { store, clock, holder, lease, samples_fine }.spawn(supervisor);
     Ok(())

@@ -12,6 +12,7 @@ mod pace;
 pub mod plan;
 mod preflight;
 pub mod prepare;
+pub mod preview;
 pub mod propose;
 mod recover;
 mod rights;

@@ -12,6 +12,7 @@ pub mod messages;
 pub mod operations;
 pub mod overview;
 pub mod preferences;
+pub mod replays;
 pub mod settings;
 
 use std::collections::BTreeSet;
@@ -288,6 +289,8 @@ pub struct MessageTable {
     pub clear: Option<String>,
     /// The whole list as a file; None where that is not offered.
     pub exports: Option<ExportLinks>,
+    /// To a new replay of the whole list; None where it is not of one DLQ.
+    pub replay: Option<String>,
     /// What would fill the list, shown when it is empty without a filter.
     pub would_fill: &'static str,
 }
@@ -303,6 +306,7 @@ impl MessageTable {
             at_end: page.next.is_none(),
             chips: chips(path, query, filters),
             exports: None,
+            replay: None,
             older: page.next.map(|next| link(query.link("after", Some(&next.to_string())))),
             clear: query.any(filters).then(|| link(String::new())),
             would_fill: "Messages appear here as soon as something is dead-lettered.",
@@ -313,6 +317,18 @@ impl MessageTable {
     pub fn exported(self, query: &Query, fixed: &[(&str, &str)]) -> MessageTable {
         MessageTable { exports: Some(ExportLinks::of("/messages/export", query, fixed)), ..self }
     }
+
+    /// With a link to a new replay of the whole list: `fixed` names its DLQ, `filters` narrow it further.
+    pub fn replayed(self, query: &Query, fixed: &[(&str, &str)], filters: &[&str]) -> MessageTable {
+        let others: Vec<&str> = query.pairs().map(|(name, _)| name).filter(|name| !filters.contains(name)).collect();
+        MessageTable { replay: Some(format!("/replays/new?{}", query.rewritten(&others, fixed))), ..self }
+    }
+}
+
+/// The address of a new replay of a DLQ's messages, narrowed by `conditions`.
+pub fn new_replay(cluster: &str, topic: &str, conditions: &[(&str, &str)]) -> String {
+    let pairs = [&[("cluster", cluster), ("topic", topic)], conditions].concat();
+    format!("/replays/new?{}", Query::default().rewritten(&[], &pairs))
 }
 
 /// A condition of a list, as its name and value, and the link to the list without it.
@@ -340,6 +356,7 @@ fn filter_name(name: &str) -> Option<&'static str> {
         "topic" => "DLQ",
         "owner" => "owner",
         "state" => "state",
+        "follow_up" => "follow-up",
         "status" => "status",
         "class" => "kind of failure",
         "group" => "failure",
@@ -356,7 +373,7 @@ fn filter_value(name: &str, value: &[u8]) -> String {
     let shown = text::bytes_line(value, 60);
     let instant = || format::utc_exact(shown.parse().unwrap_or_default());
     match name {
-        "state" | "status" | "class" => words(&shown),
+        "state" | "status" | "class" | "follow_up" => words(&shown),
         "from_ms" | "to_ms" => instant(),
         "from" | "to" if shown.bytes().all(|byte| byte.is_ascii_digit()) => instant(),
         "from" | "to" => format!("{} UTC", shown.trim_end_matches('Z').replace('T', " ")),
