@@ -22,6 +22,7 @@ use crate::jobs::Supervisor;
 use crate::jobs::hints;
 use crate::jobs::housekeeping::Housekeeping;
 use crate::jobs::intake::{IntakeJob, LIMITS};
+use crate::jobs::replay::ReplayJob;
 use crate::jobs::review::ReviewJob;
 use crate::jobs::sampler::SamplerJob;
 use crate::jobs::verify::VerifyJob;
@@ -31,6 +32,7 @@ use crate::services::access::{Access, AccessError};
 use crate::services::checkup::ClusterTests;
 use crate::services::intake::ClusterStatus;
 use crate::services::replay::check::Checker;
+use crate::services::replay::executor::Timing;
 use crate::services::replay::{self, Replays};
 use crate::services::review::Reviews;
 use crate::store::{Store, StoreError};
@@ -209,6 +211,10 @@ fn start_jobs<'a>(
         }
         let (store, clock, cluster, holder) = (store.clone(), clock.clone(), cluster.clone(), holder.clone());
         SamplerJob { store, inspector, clock, cluster, dlqs, holder, lease }.spawn(supervisor);
+    }
+    // None where nothing may be sent.
+    for cluster in replays.clusters.values().cloned() {
+        ReplayJob { replays: replays.clone(), cluster, holder: holder.clone(), timing: Timing::of_lease(lease) }.spawn(supervisor);
     }
     let reviews = Reviews { store: store.clone(), clock: clock.clone(), dlqs: settings.dlqs.clone().into() };
     ReviewJob { reviews, holder: holder.clone(), lease }.spawn(supervisor);

@@ -6,11 +6,10 @@
 pub mod hints;
 pub mod housekeeping;
 pub mod intake;
-pub mod review;
 pub mod replay;
+pub mod review;
 pub mod sampler;
 mod supervisor;
 mod turns;
-pub mod verify;
 
 pub use supervisor::Supervisor;

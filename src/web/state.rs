@@ -221,12 +221,6 @@ impl FromRef<AppState> for Groups {
     }
 }
 
-impl FromRef<AppState> for Reviews {
-    fn from_ref(state: &AppState) -> Reviews {
-        Reviews { store: state.store.clone(), clock: state.clock.clone(), dlqs: Arc::clone(&state.messages.dlqs) }
-    }
-}
-
 impl FromRef<AppState> for Replays {
     fn from_ref(state: &AppState) -> Replays {
         state.replays.clone()
@@ -236,5 +230,11 @@ impl FromRef<AppState> for Replays {
 impl FromRef<AppState> for Access {
     fn from_ref(state: &AppState) -> Access {
         state.access.clone()
+    }
+}
+
+impl FromRef<AppState> for Reviews {
+    fn from_ref(state: &AppState) -> Reviews {
+        Reviews { store: state.store.clone(), clock: state.clock.clone(), dlqs: Arc::clone(&state.messages.dlqs) }
     }
 }
