@@ -1159,7 +1159,7 @@ impl Store {
              FROM replay_items i JOIN messages m ON m.id = i.message_id
              WHERE i.batch_id = $1 AND i.message_id > $2 AND i.key_hash IS NOT NULL AND i.state = 'pending' AND i.forecast IN ('send', 'send_unchecked')
              ORDER BY i.message_id LIMIT $3";
-        read!(self, |pool| { 
+        read!(self, |pool| {
             sqlx::query_as::<Db, KeyedItem>(SQL).bind(batch_id).bind(after).bind(limit).bind(text(target)).fetch_all(pool).await?
         })
     }
