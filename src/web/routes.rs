@@ -7,9 +7,7 @@ use axum::response::{IntoResponse as _, Response};
 use axum::routing::{MethodRouter, get, post};
 
 use super::pages::replays::{self, batch, new, review};
-use super::pages::{
-    self, access, dlq, export, group, live, message, messages, operations, overview, preferences, reviews, settings,
-};
+use super::pages::{self, access, dlq, export, group, live, message, messages, operations, overview, preferences, reviews, settings};
 use super::{AppState, assets, frame, guard};
 use crate::api::{self, Failure};
 use crate::domain::access::Role;
