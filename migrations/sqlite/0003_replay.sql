@@ -7,6 +7,8 @@ CREATE TABLE transitions (
     dlq_id     INTEGER NOT NULL,
     at_ms      INTEGER NOT NULL,
     batch_id   INTEGER,
+    -- The review that moved it, where a person did.
+    review_id  INTEGER,
     from_state TEXT NOT NULL,
     to_state   TEXT NOT NULL,
     move       TEXT NOT NULL,
@@ -15,6 +17,46 @@ CREATE TABLE transitions (
     evidence   TEXT
 ) STRICT;
 CREATE INDEX transitions_message ON transitions (message_id, id);
+-- What a review did, for the way back.
+CREATE INDEX transitions_review ON transitions (review_id, message_id) WHERE review_id IS NOT NULL;
+
+-- What a person does to messages by hand. Of many at once: as of a maximum id, in chunks, going on after a restart.
+CREATE TABLE reviews (
+    id               INTEGER PRIMARY KEY AUTOINCREMENT,
+    created_at_ms    INTEGER NOT NULL,
+    -- Raised by each chunk; guards against two that do the same.
+    version          INTEGER NOT NULL,
+    -- Where it concerns one DLQ.
+    dlq_id           INTEGER,
+    -- Messages above this id were not there.
+    as_of_message_id INTEGER NOT NULL,
+    -- Messages from this id on are through, downwards.
+    cursor           INTEGER NOT NULL,
+    ran_from_ms      INTEGER,
+    progress_at_ms   INTEGER NOT NULL,
+    ended_at_ms      INTEGER,
+    -- Messages: that match (null: not counted yet), that were looked at, and what became of those.
+    total            INTEGER,
+    seen             INTEGER NOT NULL DEFAULT 0,
+    changed          INTEGER NOT NULL DEFAULT 0,
+    in_replay        INTEGER NOT NULL DEFAULT 0,
+    not_theirs       INTEGER NOT NULL DEFAULT 0,
+    -- While it is counted: how many so far.
+    counted          INTEGER NOT NULL DEFAULT 0,
+    form_id          TEXT NOT NULL UNIQUE, -- made with the form: the same form sent twice is one review
+    action           TEXT NOT NULL,
+    state            TEXT NOT NULL,
+    actor            TEXT NOT NULL,
+    owners           TEXT NOT NULL, -- whose DLQs the actor acts on
+    scope            TEXT NOT NULL, -- JSON, store::review::Scope
+    reason           TEXT,
+    replays          TEXT           -- JSON list of replays that have some of the messages
+) STRICT;
+CREATE INDEX reviews_live ON reviews (id) WHERE ended_at_ms IS NULL;
+CREATE INDEX reviews_dlq ON reviews (dlq_id, id) WHERE dlq_id IS NOT NULL;
+
+-- Lists of follow-ups.
+CREATE INDEX messages_follow_up ON messages (dlq_id, follow_up) WHERE follow_up IS NOT NULL;
 
 -- The message that this one came back from.
 ALTER TABLE messages ADD COLUMN replay_of INTEGER;

@@ -7,8 +7,8 @@ use super::Failure;
 use crate::store::messages::MessageFilter;
 
 /// The parameters that say which messages.
-pub const MESSAGE_FILTER: [&str; 13] =
-    ["cluster", "topic", "owner", "state", "class", "group", "partition", "key", "q", "from", "to", "from_ms", "to_ms"];
+pub const MESSAGE_FILTER: [&str; 14] =
+    ["cluster", "topic", "owner", "state", "follow_up", "class", "group", "partition", "key", "q", "from", "to", "from_ms", "to_ms"];
 
 /// How many items a page has when nobody says.
 pub const DEFAULT_LIMIT: i64 = 50;
@@ -136,6 +136,7 @@ impl Query {
             topic: self.text("topic")?.map(str::to_owned),
             owner: self.text("owner")?.map(str::to_owned),
             state: self.word("state")?,
+            follow_up: self.word("follow_up")?,
             class: self.word("class")?,
             group_id: self.integer("group", 1, i64::MAX)?,
             partition: self.integer("partition", 0, i32::MAX)?,

@@ -22,6 +22,8 @@ use crate::jobs::Supervisor;
 use crate::jobs::hints;
 use crate::jobs::housekeeping::Housekeeping;
 use crate::jobs::intake::{IntakeJob, LIMITS};
+use crate::jobs::replay::ReplayJob;
+use crate::jobs::review::ReviewJob;
 use crate::jobs::sampler::SamplerJob;
 use crate::jobs::verify::VerifyJob;
 use crate::kafka::client::KafkaError;
@@ -30,7 +32,9 @@ use crate::services::access::{Access, AccessError};
 use crate::services::checkup::ClusterTests;
 use crate::services::intake::ClusterStatus;
 use crate::services::replay::check::Checker;
+use crate::services::replay::executor::Timing;
 use crate::services::replay::{self, Replays};
+use crate::services::review::Reviews;
 use crate::store::{Store, StoreError};
 use crate::web::{self, AppState, Configured, ConfiguredCluster, PublicUrlError, WebOptions};
 use crate::{demo as made_up, telemetry};
@@ -208,6 +212,12 @@ fn start_jobs<'a>(
         let (store, clock, cluster, holder) = (store.clone(), clock.clone(), cluster.clone(), holder.clone());
         SamplerJob { store, inspector, clock, cluster, dlqs, holder, lease }.spawn(supervisor);
     }
+    // None where nothing may be sent.
+    for cluster in replays.clusters.values().cloned() {
+        ReplayJob { replays: replays.clone(), cluster, holder: holder.clone(), timing: Timing::of_lease(lease) }.spawn(supervisor);
+    }
+    let reviews = Reviews { store: store.clone(), clock: clock.clone(), dlqs: settings.dlqs.clone().into() };
+    ReviewJob { reviews, holder: holder.clone(), lease }.spawn(supervisor);
     let (store, clock, samples_fine) = (store.clone(), clock.clone(), settings.samples_fine);
     Housekeeping { store, clock, holder, lease, samples_fine }.spawn(supervisor);
     Ok(())

@@ -25,6 +25,7 @@ pub mod readiness;
 pub mod record;
 pub mod replay;
 pub mod returns;
+pub mod review;
 pub mod sending;
 pub mod settings;
 pub mod stacktrace;

@@ -7,6 +7,7 @@ pub mod hints;
 pub mod housekeeping;
 pub mod intake;
 pub mod replay;
+pub mod review;
 pub mod sampler;
 mod supervisor;
 mod turns;

@@ -54,6 +54,10 @@ pub(super) trait Dialect {
     const LOCK_MESSAGES: &'static str;
     /// Moves the messages of `$1`, `[{id, from_state, to_state, resolution, outcome, reason, follow_up}]`.
     const MOVE_MESSAGES: &'static str;
+    /// The batches that have the messages of `$1` (a JSON list of ids), with each of those messages.
+    const LIVE_ITEMS: &'static str;
+    /// Closes the open follow-ups of the messages of `$1` (a JSON list of ids).
+    const CLOSE_FOLLOW_UPS: &'static str;
     /// Appends the history rows `$1`.
     const ADD_TRANSITIONS: &'static str;
     /// Sets the outcomes of `$1`, `[{id, from_outcome, to_outcome}]`.
@@ -284,8 +288,8 @@ macro_rules! add_groups {
 
 macro_rules! add_transitions {
     ($db:ident) => {
-        insert_rows!($db "transitions (message_id, dlq_id, at_ms, batch_id, from_state, to_state, move, actor, reason, evidence)"
-            ("message_id" "BIGINT", "dlq_id" "BIGINT", "at_ms" "BIGINT", "batch_id" "BIGINT", "from_state" "TEXT", "to_state" "TEXT", "move" "TEXT",
+        insert_rows!($db "transitions (message_id, dlq_id, at_ms, batch_id, review_id, from_state, to_state, move, actor, reason, evidence)"
+            ("message_id" "BIGINT", "dlq_id" "BIGINT", "at_ms" "BIGINT", "batch_id" "BIGINT", "review_id" "BIGINT", "from_state" "TEXT", "to_state" "TEXT", "move" "TEXT",
              "actor" "TEXT", "reason" "TEXT", "evidence" "TEXT") "")
     };
 }
@@ -523,6 +527,12 @@ dialects! {
         "SELECT m.id, m.dlq_id, m.group_id, m.state, m.outcome, m.follow_up FROM json_array_elements_text($1::json) AS ids
          JOIN messages m ON m.id = ids.value::BIGINT ORDER BY m.id FOR UPDATE OF m",
         "SELECT m.id, m.dlq_id, m.group_id, m.state, m.outcome, m.follow_up FROM json_each($1) AS ids CROSS JOIN messages m ON m.id = ids.value ORDER BY m.id";
+    LIVE_ITEMS:
+        "SELECT i.message_id, i.batch_id FROM json_array_elements_text($1::json) AS ids JOIN replay_items i ON i.message_id = ids.value::BIGINT AND i.live",
+        "SELECT i.message_id, i.batch_id FROM json_each($1) AS ids CROSS JOIN replay_items i ON i.message_id = ids.value AND i.live";
+    CLOSE_FOLLOW_UPS:
+        "UPDATE messages SET follow_up = 'closed' WHERE id IN (SELECT value::BIGINT FROM json_array_elements_text($1::json)) AND follow_up = 'open'",
+        "UPDATE messages SET follow_up = 'closed' WHERE id IN (SELECT value FROM json_each($1)) AND follow_up = 'open'";
     MOVE_MESSAGES: move_messages!(postgres), move_messages!(sqlite);
     ADD_TRANSITIONS: add_transitions!(postgres), add_transitions!(sqlite);
     SET_OUTCOMES: set_outcomes!(postgres), set_outcomes!(sqlite);

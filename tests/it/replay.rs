@@ -6,4 +6,6 @@ mod execution;
 mod pages;
 mod review;
 pub mod seeded;
+mod shop;
 mod verification;
+mod worked_example;

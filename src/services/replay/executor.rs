@@ -12,7 +12,7 @@ use futures_util::stream::FuturesUnordered;
 use tokio_util::sync::CancellationToken;
 
 use super::pace::Pace;
-use super::{Cluster, Entry, Replays};
+use super::{Cluster, Entry, ReplayError, Replays};
 use crate::domain::audit::{Action, By, Event};
 use crate::domain::replay::{BatchMove, BatchState};
 use crate::domain::sending::{Drift, InTheWay};
@@ -259,6 +259,13 @@ impl Executor {
     /// Starts an approved batch, if everything still is as it was approved.
     async fn start(&self, run: &mut Run, batch: &Batch) -> Result<(), Hindrance> {
         self.target(batch, true).await?;
+        let recomputed = self.replays.recompute_digest(batch).await.map_err(|error| match error {
+            ReplayError::Store(error) => Hindrance::Store(error),
+            error => Hindrance::Waits("start", format!("nobody knows whether the approval still holds: {error}")),
+        })?;
+        if let Some(void) = recomputed.void() {
+            return Err(Hindrance::Halts(void));
+        }
         self.end_turn(run, BatchMove::Start, None).await?;
         Ok(())
     }

@@ -30,7 +30,7 @@ use crate::web::view::format::{self, Number};
 use crate::web::view::spark::Series;
 use crate::web::view::text;
 
-const FILTERS: [&str; 10] = ["state", "class", "group", "partition", "key", "q", "from", "to", "from_ms", "to_ms"];
+const FILTERS: [&str; 11] = ["state", "follow_up", "class", "group", "partition", "key", "q", "from", "to", "from_ms", "to_ms"];
 
 /// Failures on a page of the list.
 const FAILURES: usize = 100;

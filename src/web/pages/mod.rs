@@ -356,6 +356,7 @@ fn filter_name(name: &str) -> Option<&'static str> {
         "topic" => "DLQ",
         "owner" => "owner",
         "state" => "state",
+        "follow_up" => "follow-up",
         "status" => "status",
         "class" => "kind of failure",
         "group" => "failure",
@@ -372,7 +373,7 @@ fn filter_value(name: &str, value: &[u8]) -> String {
     let shown = text::bytes_line(value, 60);
     let instant = || format::utc_exact(shown.parse().unwrap_or_default());
     match name {
-        "state" | "status" | "class" => words(&shown),
+        "state" | "status" | "class" | "follow_up" => words(&shown),
         "from_ms" | "to_ms" => instant(),
         "from" | "to" if shown.bytes().all(|byte| byte.is_ascii_digit()) => instant(),
         "from" | "to" => format!("{} UTC", shown.trim_end_matches('Z').replace('T', " ")),
