@@ -7,7 +7,7 @@ use axum::response::{IntoResponse as _, Response};
 use axum::routing::{MethodRouter, get, post};
 
 use super::pages::replays::{self, batch, new, review};
-use super::pages::{self, access, dlq, export, group, live, message, messages, operations, overview, preferences, settings};
+use super::pages::{self, access, dlq, export, group, live, message, messages, operations, overview, preferences, reviews, settings};
 use super::{AppState, assets, frame, guard};
 use crate::api::{self, Failure};
 use crate::domain::access::Role;
@@ -70,6 +70,11 @@ pub const ROUTES: &[Route] = &[
     route("POST", "/replays/{id}/reopen", OPERATOR, || post(batch::reopen)),
     route("GET", "/replays/{id}/slow-down", VIEWER, || get(pages::page_of_form)),
     route("POST", "/replays/{id}/slow-down", OPERATOR, || post(batch::slow_down)),
+    route("GET", "/reviews", VIEWER, || get(reviews::list)),
+    route("POST", "/reviews", OPERATOR, || post(reviews::begin)),
+    route("GET", "/reviews/{id}", VIEWER, || get(reviews::page)),
+    route("GET", "/reviews/{id}/stop", VIEWER, || get(pages::page_of_form)),
+    route("POST", "/reviews/{id}/stop", OPERATOR, || post(reviews::stop)),
     route("GET", "/settings", VIEWER, || get(settings::page)),
     route("GET", "/settings/clusters/{cluster}/test", VIEWER, || get(settings::clusters)),
     route("POST", "/settings/clusters/{cluster}/test", ADMIN, || post(settings::test_cluster)),
