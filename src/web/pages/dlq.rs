@@ -207,7 +207,10 @@ pub async fn page(
         settings: settings.map(|settings| settings_lines(settings, checks)).unwrap_or_default(),
         kept: kept(&query),
         filters: FilterForm::of(&query)?,
-        table: MessageTable::of(&found, now_ms, &path, &query, &FILTERS).exported(&query, &place).replayed(&query, &place, &FILTERS).bulk(bulk.clone()),
+        table: MessageTable::of(&found, now_ms, &path, &query, &FILTERS)
+            .exported(&query, &place)
+            .replayed(&query, &place, &FILTERS)
+            .bulk(bulk.clone()),
         follow_ups: (health.follow_up_open > 0)
             .then(|| format!("{} with an open follow-up", format::counted(health.follow_up_open, "archived message", "archived messages"))),
         line: if bulk.is_some() { Some(super::group::new_form_id()?) } else { None },
