@@ -76,6 +76,10 @@ CREATE TABLE batches (
     started_at_ms    INTEGER,
     ended_at_ms      INTEGER,
     verified_at_ms   INTEGER,
+    -- When it came into its state.
+    state_since_ms   INTEGER NOT NULL,
+    -- How far the step has come: the last message id, or a count.
+    step_after       INTEGER NOT NULL,
     -- The steps of canary and ramp: items of stages up to this one may go.
     stage            INTEGER NOT NULL,
     stage_since_ms   INTEGER,
@@ -95,11 +99,17 @@ CREATE TABLE batches (
     incident         TEXT,
     -- Why it is where it is: halted, paused, rejected, waiting.
     note             TEXT,
+    -- What is being prepared, domain::replay::Step.
+    step             TEXT NOT NULL,
+    -- The pace that was agreed to, where it was lowered after; null: that of the plan.
+    agreed_per_second INTEGER,
     scope            TEXT NOT NULL, -- JSON: the filter or the ids that were asked for
     plan             TEXT NOT NULL, -- JSON, domain::replay::Plan
     forecast         TEXT,          -- JSON, domain::replay::Forecast
     warnings         TEXT,          -- JSON list of domain::replay::Warning
     digest           TEXT,
+    agreement        TEXT,          -- JSON, domain::digest::Agreement: what the digest is made of
+    tally            TEXT NOT NULL, -- JSON, domain::replay::Tally: what freeze and preflight counted beside the forecast
     -- Progress, changed in the transactions that change items.
     items            INTEGER NOT NULL DEFAULT 0,
     checked          INTEGER NOT NULL DEFAULT 0,
@@ -117,6 +127,9 @@ CREATE TABLE batches (
 ) STRICT;
 CREATE INDEX batches_dlq ON batches (dlq_id, id);
 CREATE INDEX batches_state ON batches (state, id);
+-- What there is to prepare, or to give back.
+CREATE INDEX batches_step ON batches (id) WHERE step NOT IN ('ready', 'released');
+CREATE INDEX batches_emergency ON batches (dlq_id, approved_at_ms) WHERE emergency;
 
 CREATE TABLE replay_items (
     batch_id         INTEGER NOT NULL,
@@ -138,6 +151,7 @@ CREATE TABLE replay_items (
     returned_as      INTEGER,
     -- Of the lease under which it was intended.
     epoch            INTEGER,
+    -- -1: not known yet.
     stage            INTEGER NOT NULL,
     lap              INTEGER NOT NULL,
     origin_partition INTEGER,
@@ -145,6 +159,8 @@ CREATE TABLE replay_items (
     -- The batch is live and the item has not ended: no other batch may take its message.
     live             INTEGER NOT NULL,
     unchecked        INTEGER NOT NULL DEFAULT 0,
+    -- The batch took the message up: it gives it back to where it was.
+    taken_up         INTEGER NOT NULL DEFAULT 0,
     state            TEXT NOT NULL,
     outcome          TEXT,
     proof            TEXT,
@@ -159,11 +175,19 @@ CREATE UNIQUE INDEX replay_items_live ON replay_items (message_id) WHERE live;
 CREATE INDEX replay_items_next ON replay_items (batch_id, state, stage, place, message_id);
 -- Items of one key, to see what blocks what.
 CREATE INDEX replay_items_key ON replay_items (batch_id, key_hash, place, message_id) WHERE key_hash IS NOT NULL;
+-- Items that the preflight expects to block later ones of their key.
+CREATE INDEX replay_items_blockers ON replay_items (batch_id, key_hash, place, message_id)
+    WHERE key_hash IS NOT NULL AND forecast IN ('held', 'incompatible', 'unsafe');
 -- What was sent there, for a dead letter that came from there.
 CREATE INDEX replay_items_sent ON replay_items (sent_offset, target_partition) WHERE sent_offset IS NOT NULL;
 -- What still waits for its outcome.
 CREATE INDEX replay_items_pending ON replay_items (batch_id, target_partition, sent_offset) WHERE outcome = 'pending';
+-- What may have been sent: intended, and no outcome yet.
+CREATE INDEX replay_items_intended ON replay_items (batch_id, message_id) WHERE state = 'intended';
 CREATE INDEX replay_items_message ON replay_items (message_id, batch_id);
+-- For pages: what the preflight did not simply pass, and what was sent and is not well.
+CREATE INDEX replay_items_odd ON replay_items (batch_id, forecast, message_id) WHERE forecast <> 'send';
+CREATE INDEX replay_items_unwell ON replay_items (batch_id, outcome, message_id) WHERE outcome IN ('returned', 'unproven');
 
 CREATE TABLE approvals (
     batch_id      INTEGER NOT NULL REFERENCES batches,
@@ -173,6 +197,15 @@ CREATE TABLE approvals (
     digest        TEXT NOT NULL,
     comment       TEXT,
     PRIMARY KEY (batch_id, name_folded)
+) STRICT;
+
+-- The look of a second person at an emergency replay.
+CREATE TABLE emergency_reviews (
+    batch_id    INTEGER PRIMARY KEY REFERENCES batches,
+    at_ms       INTEGER NOT NULL,
+    name        TEXT NOT NULL,
+    name_folded TEXT NOT NULL,
+    comment     TEXT NOT NULL
 ) STRICT;
 
 -- What happened to a batch, for its log.

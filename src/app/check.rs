@@ -91,7 +91,7 @@ fn ledger_tiers(config: &Config) -> Vec<(String, LedgerTier)> {
             tiers.push((name.clone(), LedgerTier::Redis(hot.url.clone())));
         }
         match &ledger.durable {
-            Some(Tier::Sql { url, .. }) => tiers.push((name.clone(), LedgerTier::Sql(url.clone()))),
+            Some(Tier::Sql { url, query }) => tiers.push((name.clone(), LedgerTier::Sql(url.clone(), query.clone()))),
             Some(Tier::Http { .. }) => tiers.push((name.clone(), LedgerTier::Http)),
             None => {}
         }

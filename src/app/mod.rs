@@ -299,7 +299,7 @@ fn metrics() -> Option<PrometheusHandle> {
 }
 
 /// TLS of the Redis client; a second call changes nothing.
-pub(crate) fn use_ring() {
+pub fn use_ring() {
     // The one error is "there is one already".
     let _ = rustls::crypto::ring::default_provider().install_default();
 }

@@ -23,6 +23,7 @@ pub mod notify;
 pub mod outcomes;
 pub mod positions;
 pub mod replay_items;
+pub mod replay_pages;
 pub mod replays;
 pub mod review;
 pub mod samples;

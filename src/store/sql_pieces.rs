@@ -70,6 +70,8 @@ pub(super) trait Dialect {
     const LEASE_HOLDS: &'static str;
     const SAVE_SAMPLES: &'static str;
     const SAVE_PARTITION_SAMPLES: &'static str;
+    /// Appends the verdicts `$1`.
+    const ADD_VERDICTS: &'static str;
     /// A JSON list of numbers as rows of one column, to stand after `IN`. `{}` is the placeholder.
     const IN_LIST: &'static str;
     /// A JSON list of `{dlq_id, state}` as rows. `{}` is the placeholder.
@@ -90,6 +92,31 @@ pub(super) trait Dialect {
     const HEADERS_OF: &'static str;
     /// The ids that the query `{inner}` gives for each row `s` of `{outer}`.
     const FOR_EACH: &'static str;
+    /// Those of the messages `$1` (a JSON list of ids) that wait in the DLQ `$2`, locked in the order of their ids.
+    const LOCK_WANTED: &'static str;
+    /// Puts the messages `$2`, `[{message_id, key_hash, taken_up}]`, into the batch `$1`, but those that are in a live batch; gives their ids.
+    const ADD_ITEMS: &'static str;
+    /// How many of the messages `$2` (as above) other live batches than `$1` have, by batch.
+    const IN_OTHER_BATCHES: &'static str;
+    /// Of the messages `$1` (a JSON list of ids) that wait in the DLQ `$2`: the topics they came from and the groups that failed, counted.
+    const WAITING_AMONG: &'static str;
+    /// The messages `$1` (a JSON list of ids) with their bodies, where those are left, by id.
+    const TO_CHECK: &'static str;
+    /// Stores the forecasts `$2`, `[{message_id, forecast, note}]`, of pending items of the batch `$1`, with the stage `$3`.
+    const SET_FORECASTS: &'static str;
+    /// Stores the stages `$2`, `[{message_id, stage}]`, of pending items of the batch `$1`.
+    const SET_STAGES: &'static str;
+    /// Ends the pending items `$2` (a JSON list of ids) of the batch `$1` with the note `$3` at `$4`, in the state `$5`, and no longer (`$6`) live; gives
+    /// their ids, and whether the batch had taken them up.
+    const RELEASE_ITEMS: &'static str;
+    /// Moves items of the batch `$1` as `$2` says, `[{message_id, from_state, to_state, live, ..}]`; what a row leaves out stays as it is.
+    const MOVE_ITEMS: &'static str;
+    /// The pending items among the ids `$2` of the batch `$1`, with message and body.
+    const ITEMS_TO_SEND: &'static str;
+    /// Where the items with the ids `$2` stand in the order of the batch `$1`.
+    const PLACES_OF_ITEMS: &'static str;
+    /// How many messages of the groups `$1` (a JSON list of ids), of the newest `$3` of each, were dead-lettered at `$2` or later.
+    const ARRIVALS_OF_GROUPS: &'static str;
 }
 
 /// Each text once, with what PostgreSQL and SQLite write for the list `$1`.
@@ -120,6 +147,57 @@ macro_rules! fold {
              ON CONFLICT (dlq_id, kind, ref) DO UPDATE SET amount = counters.amount + excluded.amount,
                 first_ms = CASE WHEN counters.first_ms <= excluded.first_ms THEN counters.first_ms ELSE excluded.first_ms END,
                 last_ms = CASE WHEN counters.last_ms >= excluded.last_ms THEN counters.last_ms ELSE excluded.last_ms END"
+        )
+    };
+}
+
+/// A conflict is with the message's item in another live batch, or in this one: a chunk that is frozen twice.
+macro_rules! add_items {
+    (@ $items:literal) => {
+        concat!(
+            "INSERT INTO replay_items (batch_id, message_id, place, key_hash, group_id, stage, lap, origin_partition, live, taken_up, state, body_hash)
+             SELECT $1, m.id, COALESCE(m.origin_offset, m.id), i.key_hash, m.group_id, -1, m.lap, m.origin_partition, true, i.taken_up, 'pending', m.body_hash
+             FROM ",
+            $items,
+            " JOIN messages m ON m.id = i.message_id WHERE true ORDER BY m.id ON CONFLICT DO NOTHING RETURNING message_id"
+        )
+    };
+    (postgres) => {
+        add_items!(@ "json_to_recordset($2::json) AS i(message_id BIGINT, key_hash BIGINT, taken_up BOOLEAN)")
+    };
+    (sqlite) => {
+        add_items!(@ "(SELECT value ->> 'message_id' AS message_id, value ->> 'key_hash' AS key_hash, value ->> 'taken_up' AS taken_up FROM json_each($2)) AS i")
+    };
+}
+
+macro_rules! waiting_among {
+    ($ids:literal) => {
+        concat!(
+            "SELECT origin_topic, consumer_group, COUNT(*) FROM messages WHERE id IN (",
+            $ids,
+            ") AND dlq_id = $2 AND state IN ('quarantined', 'under_review') GROUP BY origin_topic, consumer_group"
+        )
+    };
+}
+
+macro_rules! to_check {
+    ($ids:literal) => {
+        concat!(
+            "SELECT m.id, d.topic, m.partition, m.record_offset, m.record_at_ms, m.record_key, b.value, b.headers, m.origin_at_ms, m.timestamp_suspect,
+                m.lap, m.origin_topic, m.origin_partition
+             FROM messages m JOIN dlqs d ON d.id = m.dlq_id LEFT JOIN bodies b ON b.message_id = m.id WHERE m.id IN (",
+            $ids,
+            ") ORDER BY m.id"
+        )
+    };
+}
+
+macro_rules! release_items {
+    ($ids:literal) => {
+        concat!(
+            "UPDATE replay_items SET state = $5, live = $6, note = $3, resolved_at_ms = $4 WHERE batch_id = $1 AND state = 'pending' AND message_id IN (",
+            $ids,
+            ") RETURNING message_id, taken_up"
         )
     };
 }
@@ -215,6 +293,31 @@ macro_rules! set_outcomes {
     };
 }
 
+/// Both databases join the list by name; only how it is taken apart differs.
+macro_rules! move_items {
+    ($rows:literal) => {
+        concat!(
+            "UPDATE replay_items AS i SET state = b.to_state, live = b.live, note = COALESCE(b.note, i.note), blocked_by = COALESCE(b.blocked_by, i.blocked_by),
+                unchecked = COALESCE(b.unchecked, i.unchecked), target_partition = COALESCE(b.target_partition, i.target_partition),
+                lower_bound = COALESCE(b.lower_bound, i.lower_bound), intended_at_ms = COALESCE(b.intended_at_ms, i.intended_at_ms),
+                epoch = COALESCE(b.epoch, i.epoch), sent_offset = COALESCE(b.sent_offset, i.sent_offset), sent_at_ms = COALESCE(b.sent_at_ms, i.sent_at_ms),
+                outcome = COALESCE(b.outcome, i.outcome)
+             FROM ", $rows, " WHERE i.batch_id = $1 AND i.message_id = b.message_id AND i.state = b.from_state"
+        )
+    };
+}
+
+macro_rules! items_to_send {
+    ($ids:literal) => {
+        concat!(
+            "SELECT i.message_id, i.place, i.key_hash, i.lap, i.forecast, i.intended_at_ms, d.topic, m.partition, m.record_offset, m.record_at_ms,
+                m.record_key, m.state, m.group_id, m.origin_topic, m.origin_partition, m.origin_offset, m.origin_at_ms, m.timestamp_suspect, b.value, b.headers
+             FROM ", $ids, " JOIN replay_items i ON i.batch_id = $1 AND i.message_id = ids.value AND i.state = 'pending'
+             JOIN messages m ON m.id = i.message_id JOIN dlqs d ON d.id = m.dlq_id LEFT JOIN bodies b ON b.message_id = m.id"
+        )
+    };
+}
+
 macro_rules! save_samples {
     ($db:ident) => {
         insert_rows!($db "samples (dlq_id, at_ms, uncollected, depth, at_risk_state, at_risk_left_ms, error)"
@@ -230,6 +333,15 @@ macro_rules! save_partition_samples {
             ("dlq_id" "BIGINT", "incarnation" "INTEGER", "partition" "INTEGER", "at_ms" "BIGINT", "position" "BIGINT", "log_start" "BIGINT", "log_end" "BIGINT", "error" "TEXT")
             "WHERE true ON CONFLICT (dlq_id, incarnation, partition) DO UPDATE SET at_ms = excluded.at_ms, position = excluded.position,
              log_start = excluded.log_start, log_end = excluded.log_end, error = excluded.error")
+    };
+}
+
+macro_rules! add_verdicts {
+    ($db:ident) => {
+        insert_rows!($db "verdicts (message_id, batch_id, at_ms, phase, schema, idempotency, decision, schema_note, asked, answered, others)"
+            ("message_id" "BIGINT", "batch_id" "BIGINT", "at_ms" "BIGINT", "phase" "TEXT", "schema" "TEXT", "idempotency" "TEXT", "decision" "TEXT",
+             "schema_note" "TEXT", "asked" "TEXT", "answered" "TEXT", "others" "TEXT")
+            "")
     };
 }
 
@@ -286,6 +398,7 @@ dialects! {
         "SELECT epoch FROM leases WHERE name = $1 AND epoch = $2";
     SAVE_SAMPLES: save_samples!(postgres), save_samples!(sqlite);
     SAVE_PARTITION_SAMPLES: save_partition_samples!(postgres), save_partition_samples!(sqlite);
+    ADD_VERDICTS: add_verdicts!(postgres), add_verdicts!(sqlite);
     IN_LIST:
         "(SELECT value::BIGINT FROM json_array_elements_text({}::json))",
         "(SELECT value FROM json_each({}))";
@@ -303,6 +416,53 @@ dialects! {
     HEADERS_OF:
         "SELECT b.message_id, b.headers FROM json_array_elements_text($1::json) AS ids JOIN bodies b ON b.message_id = ids.value::BIGINT WHERE length(b.headers) <= $2",
         "SELECT b.message_id, b.headers FROM json_each($1) AS ids JOIN bodies b ON b.message_id = ids.value WHERE length(b.headers) <= $2";
+    LOCK_WANTED:
+        "SELECT id, state, origin_topic, key_hash, CASE WHEN key_hash IS NULL THEN record_key END AS masked_key FROM messages
+         WHERE id IN (SELECT value::BIGINT FROM json_array_elements_text($1::json)) AND dlq_id = $2 AND state IN ('quarantined', 'under_review') ORDER BY id FOR UPDATE",
+        "SELECT id, state, origin_topic, key_hash, CASE WHEN key_hash IS NULL THEN record_key END AS masked_key FROM messages
+         WHERE id IN (SELECT value FROM json_each($1)) AND dlq_id = $2 AND state IN ('quarantined', 'under_review') ORDER BY id";
+    ADD_ITEMS: add_items!(postgres), add_items!(sqlite);
+    IN_OTHER_BATCHES:
+        "SELECT batch_id, COUNT(*) FROM replay_items WHERE live AND batch_id <> $1
+         AND message_id IN (SELECT message_id FROM json_to_recordset($2::json) AS i(message_id BIGINT)) GROUP BY batch_id ORDER BY batch_id",
+        "SELECT batch_id, COUNT(*) FROM replay_items WHERE live AND batch_id <> $1
+         AND message_id IN (SELECT value ->> 'message_id' FROM json_each($2)) GROUP BY batch_id ORDER BY batch_id";
+    WAITING_AMONG:
+        waiting_among!("SELECT value::BIGINT FROM json_array_elements_text($1::json)"), waiting_among!("SELECT value FROM json_each($1)");
+    TO_CHECK:
+        to_check!("SELECT value::BIGINT FROM json_array_elements_text($1::json)"), to_check!("SELECT value FROM json_each($1)");
+    SET_FORECASTS:
+        "UPDATE replay_items SET forecast = f.forecast, note = f.note, blocked_by = NULL, stage = $3
+         FROM json_to_recordset($2::json) AS f(message_id BIGINT, forecast TEXT, note TEXT)
+         WHERE replay_items.batch_id = $1 AND replay_items.message_id = f.message_id AND replay_items.state = 'pending'",
+        "UPDATE replay_items SET forecast = f.forecast, note = f.note, blocked_by = NULL, stage = $3
+         FROM (SELECT value ->> 'message_id' AS message_id, value ->> 'forecast' AS forecast, value ->> 'note' AS note FROM json_each($2)) AS f
+         WHERE replay_items.batch_id = $1 AND replay_items.message_id = f.message_id AND replay_items.state = 'pending'";
+    SET_STAGES:
+        "UPDATE replay_items SET stage = s.stage FROM json_to_recordset($2::json) AS s(message_id BIGINT, stage INTEGER)
+         WHERE replay_items.batch_id = $1 AND replay_items.message_id = s.message_id AND replay_items.state = 'pending'",
+        "UPDATE replay_items SET stage = s.stage FROM (SELECT value ->> 'message_id' AS message_id, value ->> 'stage' AS stage FROM json_each($2)) AS s
+         WHERE replay_items.batch_id = $1 AND replay_items.message_id = s.message_id AND replay_items.state = 'pending'";
+    RELEASE_ITEMS:
+        release_items!("SELECT value::BIGINT FROM json_array_elements_text($2::json)"), release_items!("SELECT value FROM json_each($2)");
+    MOVE_ITEMS:
+        move_items!("json_to_recordset($2::json) AS b(message_id BIGINT, from_state TEXT, to_state TEXT, live BOOLEAN, note TEXT, blocked_by BIGINT, unchecked BOOLEAN,
+            target_partition INTEGER, lower_bound BIGINT, intended_at_ms BIGINT, epoch BIGINT, sent_offset BIGINT, sent_at_ms BIGINT, outcome TEXT)"),
+        move_items!("(SELECT value ->> 'message_id' AS message_id, value ->> 'from_state' AS from_state, value ->> 'to_state' AS to_state, value ->> 'live' AS live,
+            value ->> 'note' AS note, value ->> 'blocked_by' AS blocked_by, value ->> 'unchecked' AS unchecked, value ->> 'target_partition' AS target_partition,
+            value ->> 'lower_bound' AS lower_bound, value ->> 'intended_at_ms' AS intended_at_ms, value ->> 'epoch' AS epoch, value ->> 'sent_offset' AS sent_offset,
+            value ->> 'sent_at_ms' AS sent_at_ms, value ->> 'outcome' AS outcome FROM json_each($2)) AS b");
+    ITEMS_TO_SEND:
+        items_to_send!("(SELECT value::BIGINT AS value FROM json_array_elements_text($2::json)) AS ids"), items_to_send!("json_each($2) AS ids");
+    PLACES_OF_ITEMS:
+        "SELECT message_id, place FROM replay_items WHERE batch_id = $1 AND message_id IN (SELECT value::BIGINT FROM json_array_elements_text($2::json))",
+        "SELECT message_id, place FROM replay_items WHERE batch_id = $1 AND message_id IN (SELECT value FROM json_each($2))";
+    ARRIVALS_OF_GROUPS:
+        "SELECT CAST(COALESCE(SUM(n.recent), 0) AS BIGINT) FROM json_array_elements_text($1::json) AS ids CROSS JOIN LATERAL (
+            SELECT COUNT(*) AS recent FROM (SELECT m.dead_lettered_at_ms FROM messages m WHERE m.group_id = ids.value::BIGINT ORDER BY m.id DESC LIMIT $3) newest
+            WHERE newest.dead_lettered_at_ms >= $2) n",
+        "SELECT COALESCE(SUM((SELECT COUNT(*) FROM (SELECT m.dead_lettered_at_ms FROM messages m WHERE m.group_id = ids.value ORDER BY m.id DESC LIMIT $3) newest
+            WHERE newest.dead_lettered_at_ms >= $2)), 0) FROM json_each($1) AS ids";
     FOR_EACH:
         "SELECT c.id FROM {outer} CROSS JOIN LATERAL ({inner}) c",
         "SELECT c.value AS id FROM {outer} CROSS JOIN json_each((SELECT json_group_array(i.id) FROM ({inner}) i)) c";

@@ -1,7 +1,12 @@
 //! Verdicts: the evidence of checks on messages.
 
+use super::sql_pieces::{Dialect as _, rows, text};
 use super::{Store, StoreError, Tx};
+use crate::domain::record::display_text_within;
 use crate::domain::verdict::{Checked, Decision};
+
+/// Bytes kept of a note, a key or an answer: keys come out of payloads and may be of any size.
+const TEXT_LIMIT: usize = 4 * 1024;
 
 /// When a check was made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -42,12 +47,54 @@ pub struct Verdict {
     pub others: Option<String>,
 }
 
+/// A verdict on its way into the table.
+#[derive(serde::Serialize)]
+struct NewVerdict {
+    message_id: i64,
+    batch_id: i64,
+    at_ms: i64,
+    phase: &'static str,
+    schema: &'static str,
+    idempotency: &'static str,
+    decision: &'static str,
+    schema_note: Option<String>,
+    asked: Option<String>,
+    answered: Option<String>,
+    others: Option<String>,
+}
+
+impl NewVerdict {
+    fn of(batch_id: i64, phase: Phase, checked: &Checked, decision: Decision) -> NewVerdict {
+        let kept = |text: &Option<String>| text.as_ref().map(|text| display_text_within(text.as_bytes(), TEXT_LIMIT));
+        let others: Vec<(&str, &str)> = checked.others.iter().map(|(group, verdict)| (group.as_str(), verdict.as_str())).collect();
+        NewVerdict {
+            message_id: checked.message_id,
+            batch_id,
+            at_ms: checked.at_ms,
+            phase: phase.as_str(),
+            schema: checked.schema.as_str(),
+            idempotency: checked.idempotency.as_str(),
+            decision: decision.as_str(),
+            schema_note: kept(&checked.schema_note),
+            asked: kept(&checked.asked),
+            answered: kept(&checked.answered),
+            others: Some(rows(&others)).filter(|_| !others.is_empty()).map(|list| text(&list).into_owned()),
+        }
+    }
+}
+
 /// Stores the evidence of a chunk, one statement.
 ///
 /// # Errors
 /// The database could not be asked.
-pub async fn append(_tx: &mut Tx, _batch_id: i64, _phase: Phase, _checked: &[(Checked, Decision)]) -> Result<(), StoreError> {
-    todo!()
+pub async fn append(tx: &mut Tx, batch_id: i64, phase: Phase, checked: &[(Checked, Decision)]) -> Result<(), StoreError> {
+    if checked.is_empty() {
+        return Ok(());
+    }
+    let list = rows(&checked.iter().map(|(checked, decision)| NewVerdict::of(batch_id, phase, checked, *decision)).collect::<Vec<_>>());
+    in_tx!(tx, |connection| {
+        sqlx::query(Db::ADD_VERDICTS).bind(&list).execute(&mut *connection).await?;
+    })
 }
 
 impl Store {

@@ -5,4 +5,6 @@ mod checks;
 mod execution;
 mod pages;
 mod review;
+mod shop;
 mod verification;
+mod worked_example;

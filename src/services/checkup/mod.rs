@@ -61,7 +61,8 @@ pub enum Progress {
 #[derive(Debug, Clone)]
 pub enum LedgerTier {
     Redis(Secret),
-    Sql(Secret),
+    /// URL and query.
+    Sql(Secret, String),
     Http,
 }
 
@@ -232,11 +233,10 @@ pub async fn ledger_tier(name: &str, tier: &LedgerTier) -> Vec<Step> {
     let subject = format!("ledger {name}");
     match tier {
         LedgerTier::Http => vec![Step::new(&subject, Outcome::NotChecked, "HTTP endpoint: not checked, this version does not call it")],
-        LedgerTier::Sql(url) => vec![match ledger::sql::probe(url, TIMEOUT).await {
-            Ok(()) => Step::new(&subject, Outcome::Passed, "SQL: connected read-only; its query was not tried"),
-            Err(error) => {
-                Step::new(&subject, Outcome::Failed, format!("SQL: {error}")).remedy(format!("Check url of ledgers.{name}.durable"))
-            }
+        LedgerTier::Sql(url, query) => vec![match ledger::sql::probe(url, query, TIMEOUT).await {
+            Ok(()) => Step::new(&subject, Outcome::Passed, "SQL: connected read-only; its query runs"),
+            Err(error) => Step::new(&subject, Outcome::Failed, format!("SQL: {error}"))
+                .remedy(format!("Check url and query of ledgers.{name}.durable")),
         }],
         LedgerTier::Redis(url) => match ledger::redis::probe(url, TIMEOUT).await {
             Ok(facts) => redis_steps(&subject, &facts),

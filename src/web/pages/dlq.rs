@@ -9,8 +9,9 @@ use axum_htmx::HxRequest;
 
 use super::messages::FilterForm;
 use super::overview::{at_risk, no_data};
+use super::replays::OpenReplay;
 use super::reviews::{self, BulkForm, ReviewLine};
-use super::{GroupLine, Look, MessageTable, Shell, SignedIn, When, dlq_path, status_word, words};
+use super::{GroupLine, Look, MessageTable, Shell, SignedIn, When, dlq_path, new_replay, status_word, words};
 use crate::api::Failure;
 use crate::api::dlqs::{names_could_be, unknown_dlq};
 use crate::api::query::{DEFAULT_LIMIT, Query, encode};
@@ -54,6 +55,10 @@ pub struct DlqPage {
     status_word: &'static str,
     because: String,
     meta: Vec<String>,
+    /// To a new replay of its messages.
+    replay: String,
+    /// Its live replays.
+    open: Vec<OpenReplay>,
     notices: Vec<String>,
     more_notices: Vec<String>,
     figures: Figures,
@@ -189,6 +194,8 @@ pub async fn page(
         status_word: status_word(health.status),
         because: super::because(health.because),
         meta: meta(&detail, heat.as_ref().map_or(&[], |heat| &heat.dialects)),
+        replay: new_replay(&cluster, &topic, &[]),
+        open: state.store.open_batches(Some(health.dlq.id)).await?.iter().map(OpenReplay::of).collect(),
         notices,
         more_notices,
         figures: figures(&detail, now_ms),
@@ -200,7 +207,10 @@ pub async fn page(
         settings: settings.map(|settings| settings_lines(settings, checks)).unwrap_or_default(),
         kept: kept(&query),
         filters: FilterForm::of(&query)?,
-        table: MessageTable::of(&found, now_ms, &path, &query, &FILTERS).exported(&query, &place).bulk(bulk.clone()),
+        table: MessageTable::of(&found, now_ms, &path, &query, &FILTERS)
+            .exported(&query, &place)
+            .replayed(&query, &place, &FILTERS)
+            .bulk(bulk.clone()),
         follow_ups: (health.follow_up_open > 0)
             .then(|| format!("{} with an open follow-up", format::counted(health.follow_up_open, "archived message", "archived messages"))),
         line: if bulk.is_some() { Some(super::group::new_form_id()?) } else { None },
@@ -438,16 +448,15 @@ fn settings_lines(settings: &DlqSettings, checks: Option<&Checks>) -> Vec<Settin
         Start::Age { ms } => format!("with records of the last {}", format::age(ms)),
     };
     let named = |name: fn(&Checks) -> &Option<String>| checks.and_then(|checks| name(checks).as_deref()).map(text::line);
-    const LATER: Option<&str> = Some("for the version that replays");
     vec![
-        line("Schema", named(|checks| &checks.schema), LATER),
-        line("Duplicate check", named(|checks| &checks.ledger), LATER),
+        line("Schema", named(|checks| &checks.schema), None),
+        line("Duplicate check", named(|checks| &checks.ledger), None),
         line("Business key", template(&settings.business_key), None),
         line("Tenant", template(&settings.tenant), None),
         line("Masked in values", (!settings.mask.is_empty()).then(|| text::line(&settings.mask.join(", "))), None),
         line("Keys are hashed by", Some(partitioner.to_owned()), None),
         line("Header format", Some(dialect), None),
-        line("Replay attempts", Some(format!("at most {}", settings.max_laps)), LATER),
+        line("Replay attempts", Some(format!("at most {}", settings.max_laps)), None),
         line("When first seen, read", Some(start), None),
     ]
 }

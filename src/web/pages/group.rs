@@ -13,7 +13,7 @@ use chrono::{DateTime, NaiveDateTime};
 use serde::Deserialize;
 
 use super::flash::Flash;
-use super::{Acting, GroupLine, Look, MessageLine, Shell, SignedIn, When, dlq_path, kind_after_label, outside};
+use super::{Acting, GroupLine, Look, MessageLine, Shell, SignedIn, When, dlq_path, kind_after_label, new_replay, outside};
 use crate::api::Failure;
 use crate::api::groups::unknown_group;
 use crate::api::query::{self, Query};
@@ -52,6 +52,8 @@ pub struct GroupPage {
     topic: String,
     cluster: String,
     dlq_path: String,
+    /// To a new replay of its messages.
+    replay: String,
     status: StatusView,
     trend: Trend,
     samples: Vec<MessageLine>,
@@ -268,6 +270,7 @@ impl View<'_> {
             topic: text::line(&group.topic),
             cluster: text::line(&group.cluster),
             dlq_path: dlq_path(&group.cluster, &group.topic),
+            replay: new_replay(&group.cluster, &group.topic, &[("group", &group.id.to_string())]),
             status: StatusView::of(&group, now_ms),
             trend: trend(&newest, is_all, now_ms),
             samples: samples(&newest).into_iter().map(|row| MessageLine::of(row, now_ms)).collect(),

@@ -11,7 +11,8 @@ use crate::api::Failure;
 use crate::api::query::{DEFAULT_LIMIT, MESSAGE_FILTER, Query};
 use crate::domain::classify::FailureClass;
 use crate::domain::message::MessageState;
-use crate::store::messages::{MessagePage, MessageRow};
+use crate::store::dlqs::Dlq;
+use crate::store::messages::{MessageFilter, MessagePage, MessageRow};
 use crate::web::AppState;
 use crate::web::view::{format, text};
 
@@ -110,6 +111,10 @@ pub async fn page(
     };
     let dlqs = state.store.dlqs().await?;
     let table = MessageTable::of(&found, state.clock.now_ms(), "/messages", &query, &MESSAGE_FILTER);
+    let table = match one_dlq(&dlqs, &filter) {
+        Some(dlq) => table.replayed(&query, &[("cluster", &dlq.cluster), ("topic", &dlq.topic)], &REPLAYABLE),
+        None => table,
+    };
     let find = filter.q.as_deref().map(text::line).unwrap_or_default();
     let page = MessagesPage {
         shell: Shell { find, ..Shell::new(&state, Some(&principal), look, "messages") },
@@ -122,6 +127,16 @@ pub async fn page(
         table: MessageTable { with_topic: true, bulk: BulkForm::of(&principal, None, &query, &[])?, ..table.exported(&query, &[]) },
     };
     Ok(page.into_response())
+}
+
+/// What narrows a list that can be replayed as it is: a replay is of one DLQ, whoever owns it.
+const REPLAYABLE: [&str; 10] = ["state", "class", "group", "partition", "key", "q", "from", "to", "from_ms", "to_ms"];
+
+/// The DLQ that a list is of; None: of several.
+fn one_dlq<'a>(dlqs: &'a [Dlq], filter: &MessageFilter) -> Option<&'a Dlq> {
+    let topic = filter.topic.as_deref()?;
+    let mut named = dlqs.iter().filter(|dlq| dlq.topic == topic && filter.cluster.as_ref().is_none_or(|cluster| dlq.cluster == *cluster));
+    named.next().filter(|_| named.next().is_none())
 }
 
 /// How many messages of the same coordinates are listed.

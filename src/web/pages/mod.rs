@@ -12,6 +12,7 @@ pub mod messages;
 pub mod operations;
 pub mod overview;
 pub mod preferences;
+pub mod replays;
 pub mod reviews;
 pub mod settings;
 
@@ -319,6 +320,8 @@ pub struct MessageTable {
     pub exports: Option<ExportLinks>,
     /// What can be done to several of them; None: nothing by this person.
     pub bulk: Option<reviews::BulkForm>,
+    /// To a new replay of the whole list; None where it is not of one DLQ.
+    pub replay: Option<String>,
     /// What would fill the list, shown when it is empty without a filter.
     pub would_fill: &'static str,
 }
@@ -335,6 +338,7 @@ impl MessageTable {
             chips: chips(path, query, filters),
             exports: None,
             bulk: None,
+            replay: None,
             older: page.next.map(|next| link(query.link("after", Some(&next.to_string())))),
             clear: query.any(filters).then(|| link(String::new())),
             would_fill: "Messages appear here as soon as something is dead-lettered.",
@@ -350,6 +354,18 @@ impl MessageTable {
     pub fn exported(self, query: &Query, fixed: &[(&str, &str)]) -> MessageTable {
         MessageTable { exports: Some(ExportLinks::of("/messages/export", query, fixed)), ..self }
     }
+
+    /// With a link to a new replay of the whole list: `fixed` names its DLQ, `filters` narrow it further.
+    pub fn replayed(self, query: &Query, fixed: &[(&str, &str)], filters: &[&str]) -> MessageTable {
+        let others: Vec<&str> = query.pairs().map(|(name, _)| name).filter(|name| !filters.contains(name)).collect();
+        MessageTable { replay: Some(format!("/replays/new?{}", query.rewritten(&others, fixed))), ..self }
+    }
+}
+
+/// The address of a new replay of a DLQ's messages, narrowed by `conditions`.
+pub fn new_replay(cluster: &str, topic: &str, conditions: &[(&str, &str)]) -> String {
+    let pairs = [&[("cluster", cluster), ("topic", topic)], conditions].concat();
+    format!("/replays/new?{}", Query::default().rewritten(&[], &pairs))
 }
 
 /// A condition of a list, as its name and value, and the link to the list without it.

@@ -256,7 +256,9 @@ async fn empty(seen: &mut Seen, browser: &Browser) {
     seen.visit(browser, &stage, "error", &get_fails("setup-used", "/setup?token=used", 403)).await;
     stage.admit(browser, "otto").await;
     let quiet = stage.house.dlq("quiet.DLQ").await;
-    for place in [get("dlq", "/dlqs/main/quiet.DLQ"), get("messages", "/messages"), get("reviews", "/reviews"), get("settings", "/settings")] {
+    for place in
+        [get("dlq", "/dlqs/main/quiet.DLQ"), get("messages", "/messages"), get("reviews", "/reviews"), get("settings", "/settings")]
+    {
         seen.visit(browser, &stage, "empty", &place).await;
     }
     stage.house.store.set_gone(quiet.id, Some(0)).await.expect("gone");

@@ -56,7 +56,8 @@ fn escaped(text: &str) -> String {
 /// What the first form that `selector` finds sends when its button `button` is pressed and these fields are typed, as a browser without script does.
 fn filled(page: &Html, selector: &str, button: Option<&str>, typed: &[(&str, &str)]) -> String {
     let values = |what: &str| {
-        let (names, values) = (attributes(page, &format!("{selector} {what}"), "name"), attributes(page, &format!("{selector} {what}"), "value"));
+        let (names, values) =
+            (attributes(page, &format!("{selector} {what}"), "name"), attributes(page, &format!("{selector} {what}"), "value"));
         names.into_iter().zip(values)
     };
     let hidden = values("input[type=hidden]").map(|(name, value)| format!("{name}={}", escaped(&value)));
