@@ -194,6 +194,14 @@ pub fn id(text: &str) -> Option<i64> {
     text.parse().ok().filter(|id| *id > 0)
 }
 
+/// The fields of a form as a browser sends it, in their order; unlike a query string it may give one several times.
+pub fn form_fields(body: &str) -> impl Iterator<Item = (String, Vec<u8>)> {
+    body.split('&').filter(|piece| !piece.is_empty()).map(|piece| {
+        let (name, value) = piece.split_once('=').unwrap_or((piece, ""));
+        (String::from_utf8_lossy(&decode(name)).into_owned(), decode(value))
+    })
+}
+
 /// Undoes form encoding, byte for byte. A `%` without two hex digits stands for itself, as browsers have it.
 fn decode(text: &str) -> Vec<u8> {
     let bytes = text.as_bytes();

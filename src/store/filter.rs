@@ -287,7 +287,9 @@ impl<'a, D: Dialect> PageQuery<'a, D> {
         if self.scope.narrowed && !covers.dlq {
             add(format!("m.dlq_id {}", self.in_dlqs()));
         }
-        if let Some(state) = filter.state.filter(|_| !covers.state) {
+        // A follow-up is of what is archived: to say so again would lead the planner astray.
+        let implied = |state: MessageState| covers.follow_up && state == MessageState::Archived;
+        if let Some(state) = filter.state.filter(|state| !covers.state && !implied(*state)) {
             add(format!("m.state = {}", self.text(state.as_str())));
         }
         if let Some(follow_up) = filter.follow_up.filter(|_| !covers.follow_up) {

@@ -244,6 +244,15 @@ pub async fn newest_message(tx: &mut Tx) -> Result<i64, StoreError> {
 }
 
 impl Store {
+    /// The replay that has a message and has not ended.
+    ///
+    /// # Errors
+    /// The database could not be asked.
+    pub async fn live_replay_of(&self, message_id: i64) -> Result<Option<i64>, StoreError> {
+        const SQL: &str = "SELECT batch_id FROM replay_items WHERE message_id = $1 AND live";
+        read!(self, |pool| { sqlx::query_scalar::<Db, i64>(SQL).bind(message_id).fetch_optional(pool).await? })
+    }
+
     /// One review; None: there is none of that id.
     ///
     /// # Errors

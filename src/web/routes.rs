@@ -7,7 +7,7 @@ use axum::response::{IntoResponse as _, Response};
 use axum::routing::{MethodRouter, get, post};
 
 use super::pages::replays::{self, batch, new, review};
-use super::pages::{self, access, dlq, export, group, live, message, messages, operations, overview, preferences, settings};
+use super::pages::{self, access, dlq, export, group, live, message, messages, operations, overview, preferences, reviews, settings};
 use super::{AppState, assets, frame, guard};
 use crate::api::{self, Failure};
 use crate::domain::access::Role;
@@ -49,6 +49,11 @@ pub const ROUTES: &[Route] = &[
     route("POST", "/groups/{id}/status", OPERATOR, || post(group::set_status)),
     route("GET", "/groups/{id}/notes", VIEWER, || get(pages::page_of_form)),
     route("POST", "/groups/{id}/notes", OPERATOR, || post(group::add_note)),
+    route("GET", "/reviews", VIEWER, || get(reviews::list)),
+    route("POST", "/reviews", OPERATOR, || post(reviews::begin)),
+    route("GET", "/reviews/{id}", VIEWER, || get(reviews::page)),
+    route("GET", "/reviews/{id}/stop", VIEWER, || get(pages::page_of_form)),
+    route("POST", "/reviews/{id}/stop", OPERATOR, || post(reviews::stop)),
     route("GET", "/replays", VIEWER, || get(replays::page)),
     route("POST", "/replays", OPERATOR, || post(new::create)),
     route("GET", "/replays/new", VIEWER, || get(new::page)),

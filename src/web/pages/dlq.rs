@@ -10,6 +10,7 @@ use axum_htmx::HxRequest;
 use super::messages::FilterForm;
 use super::overview::{at_risk, no_data};
 use super::replays::OpenReplay;
+use super::reviews::{self, BulkForm, ReviewLine};
 use super::{GroupLine, Look, MessageTable, Shell, SignedIn, When, dlq_path, new_replay, status_word, words};
 use crate::api::Failure;
 use crate::api::dlqs::{names_could_be, unknown_dlq};
@@ -72,6 +73,13 @@ pub struct DlqPage {
     filters: FilterForm,
     table: MessageTable,
     partitions: Vec<PartitionLine>,
+    /// To the messages whose follow-up is open, and how many.
+    follow_ups: Option<String>,
+    /// The number of the form that draws a line; None: this person may not.
+    line: Option<String>,
+    /// The query string of what a line is drawn under.
+    line_filter: String,
+    reviews: Vec<ReviewLine>,
 }
 
 struct Figures {
@@ -169,6 +177,9 @@ pub async fn page(
     let has_tenant = settings.is_some_and(|settings| settings.tenant.is_some());
     let path = dlq_path(&cluster, &topic);
     let health = &detail.health;
+    let owner = state.owner_of(&cluster, &topic).await?;
+    let place = [("cluster", cluster.as_str()), ("topic", topic.as_str())];
+    let bulk = BulkForm::of(&principal, Some(owner.as_deref()), &query, &place)?;
     let mut notices = notices(&detail, now_ms);
     let more_notices = notices.split_off(notices.len().min(NOTICES));
     let rate = format::per_minute_or_unknown(health.arrivals_per_min);
@@ -197,8 +208,14 @@ pub async fn page(
         kept: kept(&query),
         filters: FilterForm::of(&query)?,
         table: MessageTable::of(&found, now_ms, &path, &query, &FILTERS)
-            .exported(&query, &[("cluster", &cluster), ("topic", &topic)])
-            .replayed(&query, &[("cluster", &cluster), ("topic", &topic)], &FILTERS),
+            .exported(&query, &place)
+            .replayed(&query, &place, &FILTERS)
+            .bulk(bulk.clone()),
+        follow_ups: (health.follow_up_open > 0)
+            .then(|| format!("{} with an open follow-up", format::counted(health.follow_up_open, "archived message", "archived messages"))),
+        line: if bulk.is_some() { Some(super::group::new_form_id()?) } else { None },
+        line_filter: Query::default().rewritten(&[], &[("cluster", &cluster), ("topic", &topic), ("state", "quarantined")]),
+        reviews: reviews::of_dlq(&state, &principal, health.dlq.id).await?,
         partitions: detail.partitions.iter().map(|view| partition_line(view, now_ms)).collect(),
         path,
     })

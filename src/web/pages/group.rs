@@ -72,6 +72,8 @@ pub struct GroupPage {
     status_fault: Option<String>,
     note: NoteForm,
     note_fault: Option<String>,
+    /// The number of the form that does something to all its messages.
+    bulk_form_id: String,
 }
 
 /// A status in words.
@@ -284,6 +286,7 @@ impl View<'_> {
             status_fault,
             note: NoteForm { note: text::block(&note.note), ..note },
             note_fault,
+            bulk_form_id: new_form_id()?,
             group: GroupLine::of(&group, now_ms),
         })
     }

@@ -5,6 +5,7 @@ use askama_web::WebTemplate;
 use axum::extract::{RawQuery, State};
 use axum::response::{IntoResponse, Redirect, Response};
 
+use super::reviews::BulkForm;
 use super::{Choice, Look, MessageTable, Shell, SignedIn, choices, names};
 use crate::api::Failure;
 use crate::api::query::{DEFAULT_LIMIT, MESSAGE_FILTER, Query};
@@ -35,6 +36,7 @@ struct MessagesPage {
 pub struct FilterForm {
     pub q: String,
     pub states: Vec<Choice>,
+    pub follow_ups: Vec<Choice>,
     pub classes: Vec<Choice>,
     pub partition: String,
     pub group: String,
@@ -72,6 +74,7 @@ impl FilterForm {
         Ok(FilterForm {
             q: text::line(query.text("q")?.unwrap_or_default()),
             states: choices(MessageState::ALL.map(MessageState::as_str), query.text("state")?),
+            follow_ups: choices(["open", "closed"], query.text("follow_up")?),
             classes: choices(FailureClass::ALL.map(FailureClass::as_str), query.text("class")?),
             partition: query.text("partition")?.unwrap_or_default().to_owned(),
             group: query.text("group")?.unwrap_or_default().to_owned(),
@@ -79,7 +82,7 @@ impl FilterForm {
             key_is_bytes: shown.is_none(),
             from: Moment::of(filter.from_ms),
             to: Moment::of(filter.to_ms),
-            more: query.any(&["partition", "group", "key", "from", "to", "from_ms", "to_ms"]),
+            more: query.any(&["follow_up", "partition", "group", "key", "from", "to", "from_ms", "to_ms"]),
         })
     }
 }
@@ -121,7 +124,7 @@ pub async fn page(
         owners: names(dlqs.iter().filter_map(|dlq| dlq.owner.as_deref()), filter.owner.as_deref()),
         note,
         url: format!("/messages{}", query.link("", None)),
-        table: MessageTable { with_topic: true, ..table.exported(&query, &[]) },
+        table: MessageTable { with_topic: true, bulk: BulkForm::of(&principal, None, &query, &[])?, ..table.exported(&query, &[]) },
     };
     Ok(page.into_response())
 }

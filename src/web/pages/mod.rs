@@ -13,6 +13,7 @@ pub mod operations;
 pub mod overview;
 pub mod preferences;
 pub mod replays;
+pub mod reviews;
 pub mod settings;
 
 use std::collections::BTreeSet;
@@ -33,6 +34,8 @@ use crate::domain::audit::By;
 use crate::domain::classify::FailureClass;
 use crate::domain::group::Shown;
 use crate::domain::health::{Because, Status, arriving_from_ms};
+use crate::domain::lifecycle::FollowUp;
+use crate::domain::message::MessageState;
 use crate::store::groups::Group;
 use crate::store::messages::{MessagePage, MessageRow};
 
@@ -203,6 +206,29 @@ pub fn because(because: Option<Because>) -> String {
     }
 }
 
+/// The state of a message for people.
+pub fn state_words(row: &MessageRow) -> String {
+    match (row.state, row.outcome.as_deref(), row.follow_up) {
+        // Only a hold, or what was not sent, leaves a reason on what is under review.
+        (MessageState::UnderReview, ..) if row.reason.is_some() => "held: needs a person".to_owned(),
+        (MessageState::Archived, _, Some(FollowUp::Open)) => "archived, follow-up open".to_owned(),
+        (MessageState::Replayed, Some(outcome), _) => outcome_words(outcome).to_owned(),
+        (MessageState::Replayed, None, _) => "already applied".to_owned(),
+        (state, ..) => words(state.as_str()),
+    }
+}
+
+/// An outcome for people.
+pub fn outcome_words(outcome: &str) -> &'static str {
+    match outcome {
+        "pending" => "sent, waiting for proof",
+        "confirmed" => "sent, confirmed",
+        "returned" => "sent, came back",
+        "unproven" => "sent, not confirmed",
+        _ => "sent",
+    }
+}
+
 /// A machine's word for people: `under_review` -> "under review".
 pub fn words(word: &str) -> String {
     word.replace('_', " ")
@@ -239,6 +265,8 @@ pub struct MessageLine {
     pub offset: String,
     pub incarnation: Option<String>,
     pub state: String,
+    /// Why it is where it is, where that is said: of an archive, of a hold.
+    pub reason: Option<String>,
     pub class: &'static str,
     pub exception: String,
     pub text: Option<String>,
@@ -260,7 +288,8 @@ impl MessageLine {
             partition: row.partition,
             offset: format::exact(row.offset),
             incarnation: (row.incarnation > 1).then(|| format::ordinal(row.incarnation)),
-            state: words(row.state.as_str()),
+            state: state_words(row),
+            reason: row.reason.as_deref().map(|reason| text::short_line(reason, 120)),
             class: kind(row.class),
             exception: row.exception_class.as_deref().map_or_else(|| "No exception named".to_owned(), |class| text::short_line(class, 120)),
             text: row.exception_message.as_deref().map(|message| text::short_line(message, 160)),
@@ -289,6 +318,8 @@ pub struct MessageTable {
     pub clear: Option<String>,
     /// The whole list as a file; None where that is not offered.
     pub exports: Option<ExportLinks>,
+    /// What can be done to several of them; None: nothing by this person.
+    pub bulk: Option<reviews::BulkForm>,
     /// To a new replay of the whole list; None where it is not of one DLQ.
     pub replay: Option<String>,
     /// What would fill the list, shown when it is empty without a filter.
@@ -306,11 +337,17 @@ impl MessageTable {
             at_end: page.next.is_none(),
             chips: chips(path, query, filters),
             exports: None,
+            bulk: None,
             replay: None,
             older: page.next.map(|next| link(query.link("after", Some(&next.to_string())))),
             clear: query.any(filters).then(|| link(String::new())),
             would_fill: "Messages appear here as soon as something is dead-lettered.",
         }
+    }
+
+    /// With what can be done to several of them.
+    pub fn bulk(self, bulk: Option<reviews::BulkForm>) -> MessageTable {
+        MessageTable { bulk, ..self }
     }
 
     /// With links to the whole list as a file: the same query, and what the page's path says beside it.
