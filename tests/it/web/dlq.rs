@@ -189,7 +189,7 @@ on_both_stores! {
     async fn the_head_and_the_settings_say_what_is_not_known_and_not_configured(store: Store) {
         let mut house = House::new(store).await;
         let nothing = Checks::default;
-        let wallet = Checks { schema: Some("payment".to_owned()), ledger: Some("wallet-redis".to_owned()) };
+        let wallet = Checks { schema: Some("payment".to_owned()), ledger: Some("wallet-redis".to_owned()), names_target: false };
         house.options.configured.checks = vec![nothing(), wallet, nothing()];
         house.take_in("payments.wallet.DLQ", vec![record("payments.wallet.DLQ", 0, NOW_MS, "{}", "x")]).await;
         let page = house.page("/dlqs/main/payments.wallet.DLQ").await;

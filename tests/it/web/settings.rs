@@ -27,7 +27,7 @@ async fn house(store: Store) -> House {
         }],
         checks: vec![
             Checks::default(),
-            Checks { schema: Some("payment".to_owned()), ledger: Some("wallet".to_owned()) },
+            Checks { schema: Some("payment".to_owned()), ledger: Some("wallet".to_owned()), names_target: false },
             Checks::default(),
         ],
         ledgers: vec![ConfiguredPart { name: "wallet".to_owned(), kind: "Redis, then SQL".to_owned() }],
