@@ -25,6 +25,7 @@ use crate::jobs::intake::{IntakeJob, LIMITS};
 use crate::jobs::replay::ReplayJob;
 use crate::jobs::review::ReviewJob;
 use crate::jobs::sampler::SamplerJob;
+use crate::jobs::verify::VerifyJob;
 use crate::kafka::client::KafkaError;
 use crate::kafka::inspect::Inspector;
 use crate::services::access::{Access, AccessError};
@@ -156,7 +157,7 @@ pub async fn start(settings: Settings, clock: Clock) -> Result<Running, AppError
         serve_http(&mut supervisor, "http:metrics", listener, web::metrics_router(state));
     }
     let setup_link = access.setup_token().await?.map(|token| format!("{url}/setup?token={token}"));
-    start_jobs(&mut supervisor, &settings, &store, &clock, inspectors.into_iter().zip(&clusters), replays)?;
+    start_jobs(&mut supervisor, &settings, &replays, inspectors.into_iter().zip(&clusters))?;
     Ok(Running { address, metrics_address, url, setup_link, clusters, access, supervisor })
 }
 
@@ -185,11 +186,10 @@ fn replays(settings: &Settings, store: &Store, clock: &Clock, inspectors: &[Arc<
 fn start_jobs<'a>(
     supervisor: &mut Supervisor,
     settings: &Settings,
-    store: &Store,
-    clock: &Clock,
+    replays: &Replays,
     handles: impl Iterator<Item = (Arc<Inspector>, &'a ClusterStatus)>,
-    replays: Replays,
 ) -> Result<(), AppError> {
+    let Replays { store, clock, .. } = replays;
     hints::spawn(store.clone(), supervisor);
     let holder = holder(&settings.instance_name)?;
     let lease = settings.lease;
@@ -206,6 +206,9 @@ fn start_jobs<'a>(
             limits: LIMITS,
         }
         .spawn(supervisor);
+        if !settings.read_only {
+            VerifyJob::new(replays.clone(), Arc::clone(&inspector), cluster, &holder, lease)?.spawn(supervisor);
+        }
         let (store, clock, cluster, holder) = (store.clone(), clock.clone(), cluster.clone(), holder.clone());
         SamplerJob { store, inspector, clock, cluster, dlqs, holder, lease }.spawn(supervisor);
     }

@@ -11,5 +11,6 @@ pub mod review;
 pub mod sampler;
 mod supervisor;
 mod turns;
+pub mod verify;
 
 pub use supervisor::Supervisor;

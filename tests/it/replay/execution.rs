@@ -76,8 +76,6 @@ struct Rig {
     replays: Replays,
     cluster: Cluster,
     clock: Clock,
-    partitions: i32,
-    taken_in: std::sync::atomic::AtomicI64,
     _folder: Option<tempfile::TempDir>,
 }
 
@@ -172,7 +170,7 @@ impl Rig {
         let place = Place { database, bootstrap: bootstrap.to_owned(), topic, folder, dlq: dlq.to_owned() };
         let (replays, cluster) = place.replays().await;
         let (store, clock) = (replays.store.clone(), replays.clock.clone());
-        Rig { place, store, replays, cluster, clock, partitions, taken_in: 0.into(), _folder: Some(guard) }
+        Rig { place, store, replays, cluster, clock, _folder: Some(guard) }
     }
 
     fn dlq(&self) -> String {
@@ -197,7 +195,6 @@ impl Rig {
             }
             epoch = position.owner_epoch;
         }
-        self.taken_in.store(next, std::sync::atomic::Ordering::SeqCst);
         let filter = lazaret::store::messages::MessageFilter { topic: Some(self.dlq()), ..Default::default() };
         let (mut ids, mut after) = (Vec::new(), None);
         loop {
