@@ -4,5 +4,6 @@ mod batches;
 mod checks;
 mod execution;
 mod pages;
+mod registry;
 mod review;
 mod verification;
