@@ -83,6 +83,9 @@ pub enum Refusal {
     Limit,
     #[error("the filter's output is no JSON")]
     NotJson,
+    /// The value is of this kind.
+    #[error("a filter reads JSON, and this is {0}")]
+    Kind(String),
 }
 
 impl Transform {
@@ -438,6 +441,7 @@ mod tests {
 
     #[test]
     fn hostile_filters_end() {
+        let mut other = Vec::new();
         for filter in [
             "def f: f; f",
             "def f: 1 + f; f",
@@ -450,7 +454,7 @@ mod tests {
             "[repeat(.)]",
             "[repeat(1)]",
             "[recurse(.)]",
-            "last(recurse(. + 1))",
+            "0 | last(recurse(. + 1))",
             "until(false; .)",
             "[while(true; .)]",
             "\"x\" * 1e12",
@@ -464,14 +468,18 @@ mod tests {
             "reduce range(64) as $i (1; [., .])",
             "reduce range(1e6) as $i (1; [.])",
             "[.,.] | [.,.] | [..|..|..|..|..|..|..|..|..|..|..|..] | length",
-            "try repeat(.) catch 1",
+            "[try repeat(.) catch 1]",
             "[limit(1e9; repeat(1))]",
             "[combinations(64)]",
             "first(range(1e12) | select(. < 0))",
             "label $out | foreach repeat(1) as $x (0; . + $x; empty)",
         ] {
-            assert_eq!(apply(filter, "[0,1]"), Err(Refusal::Limit), "{filter}");
+            let said = apply(filter, "[0,1]");
+            if said != Err(Refusal::Limit) {
+                other.push((filter, said));
+            }
         }
+        assert_eq!(other, []);
     }
 
     #[test]
@@ -504,7 +512,7 @@ mod tests {
             (".a | @", 1, 7, "expected"),
             ("(", 1, 2, "expected"),
             ("", 1, 1, "expected"),
-            ("include \"x\"; .", 1, 9, "modules"),
+            ("include \"x\"; .", 1, 10, "modules"),
             (".a | now", 1, 6, "now cannot be used"),
         ] {
             let fault = Transform::compile(filter).expect_err(filter);

@@ -4,6 +4,7 @@ mod batches;
 mod checks;
 mod execution;
 mod pages;
+mod registry;
 mod review;
 pub mod seeded;
 mod shop;

@@ -3,6 +3,15 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use lazaret::domain::access::OwnerScope;
+use lazaret::domain::audit::By;
+use lazaret::domain::lifecycle::Move;
+use lazaret::domain::message::MessageState;
+use lazaret::domain::review::ReviewAction;
+use lazaret::services::review::{Request, Reviews};
+use lazaret::store::messages::MessageFilter;
+use lazaret::store::review::Scope;
+use lazaret::store::transitions::{self, Cause, Change};
 use lazaret::web::routes::{ROUTES, Route};
 use serde_json::{Value, json};
 
@@ -14,7 +23,8 @@ const THEMES: [&str; 2] = ["light", "dark"];
 const SCREENS: [Screen; 2] = [WIDE, PHONE];
 
 /// GET routes that are no page of their own: data, files, streams, and addresses that lead to a page.
-const NO_PAGES: [&str; 14] = [
+const NO_PAGES: [&str; 15] = [
+    "/reviews/{id}/stop",
     "/export",
     "/messages/export",
     "/messages/{id}/value",
@@ -194,6 +204,43 @@ pub async fn message_id(stage: &Stage, topic: &str, offset: Option<i64>) -> i64 
     wanted["id"].as_i64().expect("an id")
 }
 
+/// Two reviews, one done and one just begun, and two messages: one that is held, one whose follow-up is open.
+async fn reviewed(stage: &Stage) -> [i64; 4] {
+    let house = &stage.house;
+    let reviews = Reviews { store: house.store.clone(), clock: house.clock.clone(), dlqs: house.options.dlqs.clone().into() };
+    let by = By { actor: "otto".to_owned(), request_id: None };
+    let mut begun = Vec::new();
+    for (action, class) in [(ReviewAction::Archive, "validation"), (ReviewAction::TakeUp, "transient")] {
+        let filter = MessageFilter {
+            cluster: Some("main".to_owned()),
+            topic: Some("orders.fulfilment.DLT".to_owned()),
+            class: class.parse().ok(),
+            ..MessageFilter::default()
+        };
+        let query = format!("cluster=main&topic=orders.fulfilment.DLT&class={class}");
+        let scope = Scope::Filter { filter: Box::new(filter), query };
+        let reason = Some("Dead-lettered in the rehearsal of October; nobody waits for these orders.".to_owned());
+        let request = Request { action, scope, reason, form_id: format!("{}0123456789abcdef", action.as_str().replace('_', "")) };
+        begun.push(reviews.begin(&by, &OwnerScope::All, request).await.expect("begun").id);
+        while action == ReviewAction::Archive && reviews.tick().await.expect("a chunk") {}
+    }
+    let (held, unfit) = (message_id(stage, WALLET, Some(5)).await, message_id(stage, WALLET, Some(6)).await);
+    let not_answered = "Duplicate check: the ledger wallet-redis did not answer within 2 s. Nothing was sent.";
+    let ends = [
+        (held, [Move::TakenUp, Move::CheckBegun, Move::SchemaFits, Move::Held].as_slice(), not_answered),
+        (unfit, [Move::TakenUp, Move::CheckBegun, Move::SchemaUnfit].as_slice(), "/amount: 12 is not of type string"),
+    ];
+    let mut tx = house.store.begin().await.expect("a transaction");
+    for (message_id, moves, reason) in ends {
+        let change = Change { message_id, from: MessageState::Quarantined, moves, reason: Some(reason), evidence: None };
+        let cause = Cause { at_ms: house.clock.now_ms() - 60_000, actor: "replay 12", batch_id: Some(12) };
+        assert_eq!(transitions::move_messages(&mut tx, &[change], &cause).await.expect("moved"), [message_id]);
+    }
+    tx.commit().await.expect("committed");
+    stage.spoil("INSERT INTO verdicts (message_id, batch_id, at_ms, phase, schema, idempotency, decision, schema_note, asked, answered, others) SELECT id, 12, 1796047271000, 'sending', 'compatible', 'could_not_check', 'held', NULL, '{\"keys\":[\"pay-5\"]}', '\"timed out after 2 s\"', '[[\"audit\",\"new\"]]' FROM messages WHERE state = 'under_review' AND reason IS NOT NULL").await;
+    [begun[0], begun[1], held, unfit]
+}
+
 const WRONG: Way = Way::Typed(&[("#name", "vera"), ("#password", "not the password")]);
 
 async fn empty(seen: &mut Seen, browser: &Browser) {
@@ -209,7 +256,9 @@ async fn empty(seen: &mut Seen, browser: &Browser) {
     seen.visit(browser, &stage, "error", &get_fails("setup-used", "/setup?token=used", 403)).await;
     stage.admit(browser, "otto").await;
     let quiet = stage.house.dlq("quiet.DLQ").await;
-    for place in [get("dlq", "/dlqs/main/quiet.DLQ"), get("messages", "/messages"), get("settings", "/settings")] {
+    for place in
+        [get("dlq", "/dlqs/main/quiet.DLQ"), get("messages", "/messages"), get("reviews", "/reviews"), get("settings", "/settings")]
+    {
         seen.visit(browser, &stage, "empty", &place).await;
     }
     stage.house.store.set_gone(quiet.id, Some(0)).await.expect("gone");
@@ -241,6 +290,19 @@ async fn normal(seen: &mut Seen, browser: &Browser) {
         get("message-fixture", format!("/messages/{fixture}")),
         get("group", format!("/groups/{group}")),
         get("settings", "/settings"),
+    ];
+    for place in places {
+        seen.visit(browser, &stage, "normal", &place).await;
+    }
+    let [done, counting, held, follow_up] = reviewed(&stage).await;
+    let places = [
+        get("reviews", "/reviews"),
+        get("review-done", format!("/reviews/{done}")),
+        get("review-counting", format!("/reviews/{counting}")),
+        get("message-held", format!("/messages/{held}")),
+        get("message-follow-up", format!("/messages/{follow_up}")),
+        get("messages-follow-up", "/messages?follow_up=open"),
+        get("dlq-reviewed", "/dlqs/main/orders.fulfilment.DLT"),
     ];
     for place in places {
         seen.visit(browser, &stage, "normal", &place).await;
