@@ -7,6 +7,6 @@ mod pages;
 mod registry;
 mod review;
 pub mod seeded;
-mod shop;
+pub mod shop;
 mod verification;
 mod worked_example;
