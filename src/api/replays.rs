@@ -62,13 +62,16 @@ impl<S: Sync> FromRequestParts<S> for Acting {
 fn body<T>(body: Result<Json<T>, JsonRejection>) -> Result<T, Failure> {
     match body {
         Ok(Json(body)) => Ok(body),
-        Err(rejection) => Err(Failure::new(rejection.status(), format!("The body is not what this address takes: {}.", rejection.body_text()))),
+        Err(rejection) => {
+            Err(Failure::new(rejection.status(), format!("The body is not what this address takes: {}.", rejection.body_text())))
+        }
     }
 }
 
 /// As [`body`], where none at all will do.
 fn optional_body<T: Default>(headers: &HeaderMap, given: Result<Json<T>, JsonRejection>) -> Result<T, Failure> {
-    let nothing = headers.get(header::CONTENT_LENGTH).is_none_or(|length| length == "0") && !headers.contains_key(header::TRANSFER_ENCODING);
+    let nothing =
+        headers.get(header::CONTENT_LENGTH).is_none_or(|length| length == "0") && !headers.contains_key(header::TRANSFER_ENCODING);
     if nothing { Ok(T::default()) } else { body(given) }
 }
 
@@ -287,7 +290,11 @@ pub async fn list(State(replays): State<Replays>, RawQuery(raw): RawQuery) -> Re
 }
 
 /// One replay.
-pub async fn one(State(replays): State<Replays>, Path(id): Path<String>, RawQuery(raw): RawQuery) -> Result<Json<ReplayDetailItem>, Failure> {
+pub async fn one(
+    State(replays): State<Replays>,
+    Path(id): Path<String>,
+    RawQuery(raw): RawQuery,
+) -> Result<Json<ReplayDetailItem>, Failure> {
     Query::parse(raw.as_deref(), &[])?;
     let id = id_of(&id)?;
     let batch = replays.store.batch(id).await?.ok_or(ReplayError::NotFound(id))?;
@@ -339,7 +346,9 @@ pub async fn approve(
         None => replays.approve(&who, id, &approve.digest, &approve.ticked, comment).await?,
         Some(password) => {
             if !access.reauthenticate(&who.by, password).await? {
-                return Err(Failure::forbidden("That is not the password of who is signed in. A token has none: approve on the replay's page."));
+                return Err(Failure::forbidden(
+                    "That is not the password of who is signed in. A token has none: approve on the replay's page.",
+                ));
             }
             replays.approve_emergency(&who, id, &approve.digest, &approve.ticked, comment).await?
         }

@@ -318,16 +318,8 @@ pub enum Step {
 }
 
 impl Step {
-    pub const ALL: [Step; 8] = [
-        Step::Freezing,
-        Step::Checking,
-        Step::Blocking,
-        Step::Staging,
-        Step::Concluding,
-        Step::Ready,
-        Step::Releasing,
-        Step::Released,
-    ];
+    pub const ALL: [Step; 8] =
+        [Step::Freezing, Step::Checking, Step::Blocking, Step::Staging, Step::Concluding, Step::Ready, Step::Releasing, Step::Released];
 
     /// The word in the database and the API.
     pub fn as_str(self) -> &'static str {
@@ -590,14 +582,9 @@ mod tests {
             assert_eq!(serde_json::to_string(&step).unwrap(), format!("{:?}", step.as_str()));
             assert_eq!(step.as_str().parse(), Ok(step));
         }
-        for decision in [
-            Decision::Send,
-            Decision::SendUnchecked,
-            Decision::AlreadyApplied,
-            Decision::Incompatible,
-            Decision::Unsafe,
-            Decision::Held,
-        ] {
+        for decision in
+            [Decision::Send, Decision::SendUnchecked, Decision::AlreadyApplied, Decision::Incompatible, Decision::Unsafe, Decision::Held]
+        {
             assert_eq!(serde_json::to_string(&decision).unwrap(), format!("{:?}", Expected::from(decision).as_str()));
         }
     }

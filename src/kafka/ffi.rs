@@ -16,10 +16,10 @@ use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::ptr::{null, null_mut};
 use std::time::Duration;
 
+use rdkafka::client::{Client, ClientContext};
 use rdkafka::consumer::{BaseConsumer, Consumer as _, ConsumerContext};
 use rdkafka::error::RDKafkaErrorCode;
 use rdkafka::message::BorrowedMessage;
-use rdkafka::producer::{Producer as _, ProducerContext, ThreadedProducer};
 use rdkafka::topic_partition_list::TopicPartitionList;
 use rdkafka::util::IntoOpaque as _;
 use rdkafka_sys as sys;
@@ -137,8 +137,8 @@ unsafe fn headers(message: *const sys::rd_kafka_message_t) -> Vec<Header> {
 }
 
 /// Hands a record to the client, which copies it. The ticket comes back with the delivery report; where the client refuses the record, it is dropped here.
-pub(super) fn produce<C: ProducerContext<DeliveryOpaque = Box<Ticket>>>(
-    producer: &ThreadedProducer<C>,
+pub(super) fn produce<C: ClientContext>(
+    client: &Client<C>,
     topic: &str,
     record: &Outgoing,
     ticket: Box<Ticket>,
@@ -162,7 +162,7 @@ pub(super) fn produce<C: ProducerContext<DeliveryOpaque = Box<Ticket>>>(
         }
         let ticket = ticket.into_ptr();
         let taken = sys::rd_kafka_producev(
-            producer.client().native_ptr(),
+            client.native_ptr(),
             v::RD_KAFKA_VTYPE_TOPIC,
             topic.as_ptr(),
             v::RD_KAFKA_VTYPE_PARTITION,

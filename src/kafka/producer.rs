@@ -133,7 +133,7 @@ impl Producer {
         let (answers, mut reports) = mpsc::unbounded_channel();
         for (index, record) in records.iter().enumerate() {
             let ticket = Box::new(Ticket { index, answers: answers.clone() });
-            if let Err(code) = ffi::produce(producer, &self.topic, record, ticket) {
+            if let Err(code) = ffi::produce(producer.client(), &self.topic, record, ticket) {
                 deliveries[index] = Delivery::Refused { reason: code.to_string() };
             }
         }

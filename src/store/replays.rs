@@ -147,6 +147,8 @@ macro_rules! batch_row {
     };
 }
 
+pub(super) use batch_row;
+
 #[derive(sqlx::FromRow)]
 pub(super) struct RawBatch {
     id: i64,
@@ -543,7 +545,8 @@ pub async fn freeze(tx: &mut Tx, how: Freeze<'_>, ids: &[i64]) -> Result<Frozen,
     frozen.items = inserted.len() as u64;
     frozen.elsewhere = elsewhere.into_iter().map(|(batch, items)| (batch, items.unsigned_abs())).collect();
     let inserted: std::collections::HashSet<i64> = inserted.into_iter().collect();
-    frozen.quarantined = new.iter().filter(|item| item.taken_up && inserted.contains(&item.message_id)).map(|item| item.message_id).collect();
+    frozen.quarantined =
+        new.iter().filter(|item| item.taken_up && inserted.contains(&item.message_id)).map(|item| item.message_id).collect();
     Ok(frozen)
 }
 
@@ -670,7 +673,8 @@ pub async fn lower_pace(tx: &mut Tx, batch: &Batch, max_per_second: u32) -> Resu
 /// # Errors
 /// The database could not be asked.
 pub async fn set_unproven_allowed(tx: &mut Tx, batch_id: i64, allowed: bool, now_ms: i64) -> Result<(), StoreError> {
-    const SQL: &str = "UPDATE batches SET unproven_allowed = $2, stage_since_ms = CASE WHEN stage_since_ms IS NULL THEN NULL ELSE $3 END WHERE id = $1";
+    const SQL: &str =
+        "UPDATE batches SET unproven_allowed = $2, stage_since_ms = CASE WHEN stage_since_ms IS NULL THEN NULL ELSE $3 END WHERE id = $1";
     in_tx!(tx, |connection| {
         sqlx::query(SQL).bind(batch_id).bind(allowed).bind(now_ms).execute(&mut *connection).await?;
     })
@@ -977,9 +981,14 @@ impl Store {
     ///
     /// # Errors
     /// As [`Store::batch`].
-    pub async fn batches_waiting_since(&self, cluster: &str, state: BatchState, until_ms: i64, limit: i64) -> Result<Vec<Batch>, StoreError> {
-        const SQL: &str =
-            concat!(batch_row!(), "WHERE b.state = $1 AND d.cluster = $2 AND b.state_since_ms <= $3 ORDER BY b.id LIMIT $4");
+    pub async fn batches_waiting_since(
+        &self,
+        cluster: &str,
+        state: BatchState,
+        until_ms: i64,
+        limit: i64,
+    ) -> Result<Vec<Batch>, StoreError> {
+        const SQL: &str = concat!(batch_row!(), "WHERE b.state = $1 AND d.cluster = $2 AND b.state_since_ms <= $3 ORDER BY b.id LIMIT $4");
         let rows: Vec<RawBatch> = read!(self, |pool| {
             let query = sqlx::query_as::<Db, RawBatch>(SQL).bind(state.as_str()).bind(text(cluster)).bind(until_ms);
             query.bind(limit).fetch_all(pool).await?
@@ -1150,7 +1159,7 @@ impl Store {
              FROM replay_items i JOIN messages m ON m.id = i.message_id
              WHERE i.batch_id = $1 AND i.message_id > $2 AND i.key_hash IS NOT NULL AND i.state = 'pending' AND i.forecast IN ('send', 'send_unchecked')
              ORDER BY i.message_id LIMIT $3";
-        read!(self, |pool| { 
+        read!(self, |pool| {
             sqlx::query_as::<Db, KeyedItem>(SQL).bind(batch_id).bind(after).bind(limit).bind(text(target)).fetch_all(pool).await?
         })
     }

@@ -21,6 +21,7 @@ use crate::services::heat::Heat;
 use crate::services::intake::ClusterStatus;
 use crate::services::messages::Messages;
 use crate::services::replay::Replays;
+use crate::services::review::Reviews;
 use crate::store::{Store, StoreError};
 
 /// What the configuration says that pages and API need.
@@ -229,5 +230,11 @@ impl FromRef<AppState> for Replays {
 impl FromRef<AppState> for Access {
     fn from_ref(state: &AppState) -> Access {
         state.access.clone()
+    }
+}
+
+impl FromRef<AppState> for Reviews {
+    fn from_ref(state: &AppState) -> Reviews {
+        Reviews { store: state.store.clone(), clock: state.clock.clone(), dlqs: Arc::clone(&state.messages.dlqs) }
     }
 }

@@ -136,7 +136,9 @@ impl Replays {
             return Err(self.decided(&now).await?);
         }
         if now.emergency && replays::emergencies_since(&mut tx, now.dlq_id, now_ms - DAY_MS).await? >= EMERGENCIES_A_DAY {
-            return Err(ReplayError::Conflict(format!("{EMERGENCIES_A_DAY} emergency replays of this DLQ were approved in the last 24 hours: ask another approver for a usual replay")));
+            return Err(ReplayError::Conflict(format!(
+                "{EMERGENCIES_A_DAY} emergency replays of this DLQ were approved in the last 24 hours: ask another approver for a usual replay"
+            )));
         }
         let approval = Approval {
             name: who.by.actor.clone(),
@@ -215,8 +217,12 @@ impl Replays {
         }
         let comment = said("comment", comment, COMMENT_CHARS)?;
         let now_ms = self.clock.now_ms();
-        let review =
-            EmergencyReview { at_ms: now_ms, name: who.by.actor.clone(), name_folded: look_of_name(&who.by.actor), comment: comment.clone() };
+        let review = EmergencyReview {
+            at_ms: now_ms,
+            name: who.by.actor.clone(),
+            name_folded: look_of_name(&who.by.actor),
+            comment: comment.clone(),
+        };
         let mut tx = self.store.begin().await?;
         if !replays::add_emergency_review(&mut tx, batch_id, &review).await? {
             drop(tx);

@@ -114,7 +114,10 @@ impl Replays {
         }
         let pace = now.plan.max_per_second;
         if max_per_second == 0 || max_per_second >= pace {
-            let problem = format!("1 to {} messages a second: faster than the {pace} that were agreed to needs a new approval", pace.saturating_sub(1));
+            let problem = format!(
+                "1 to {} messages a second: faster than the {pace} that were agreed to needs a new approval",
+                pace.saturating_sub(1)
+            );
             return Err(ReplayError::Invalid { field: "max_per_second", problem });
         }
         replays::lower_pace(&mut tx, &now, max_per_second).await?;

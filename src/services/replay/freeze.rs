@@ -34,7 +34,8 @@ impl Replays {
         };
         let now_ms = self.clock.now_ms();
         let mut tx = self.store.begin().await?;
-        let how = Freeze { batch_id: batch.id, dlq_id: batch.dlq_id, by_key: entry.terms.order == Order::Key, origin: only_origin(batch, entry) };
+        let how =
+            Freeze { batch_id: batch.id, dlq_id: batch.dlq_id, by_key: entry.terms.order == Order::Key, origin: only_origin(batch, entry) };
         let frozen = replays::freeze(&mut tx, how, &ids).await?;
         let changes: Vec<Change<'_>> = frozen.quarantined.iter().map(|id| taken_up(*id)).collect();
         move_messages(&mut tx, &changes, &Cause { at_ms: now_ms, actor: &batch.proposer, batch_id: Some(batch.id) }).await?;

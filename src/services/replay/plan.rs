@@ -117,7 +117,8 @@ impl Replays {
     /// Kafka does not answer, or nothing can be sent to this cluster from here.
     pub async fn target(&self, cluster: &str, topic: &str) -> Result<Option<Target>, ReplayError> {
         let Some(known) = self.clusters.get(cluster) else {
-            let problem = format!("nothing can be sent to the cluster {cluster:?} from here: it is not configured, or this Lazaret is read-only");
+            let problem =
+                format!("nothing can be sent to the cluster {cluster:?} from here: it is not configured, or this Lazaret is read-only");
             return Err(ReplayError::Invalid { field: "cluster", problem });
         };
         let (inspector, topic) = (std::sync::Arc::clone(&known.inspector), topic.to_owned());

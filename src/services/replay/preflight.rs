@@ -40,7 +40,8 @@ impl Replays {
         let looked = Looked::at(batch, entry, &messages, checked);
         // The rest of the ids too, once no pending item is left.
         let upto = ids.last().copied().unwrap_or(i64::MAX);
-        let forecasts: Vec<ItemForecast<'_>> = looked.forecasts.iter().map(|(id, expected, note)| forecast(*id, *expected, *note)).collect();
+        let forecasts: Vec<ItemForecast<'_>> =
+            looked.forecasts.iter().map(|(id, expected, note)| forecast(*id, *expected, *note)).collect();
         let mut tx = self.store.begin().await?;
         replays::set_forecasts(&mut tx, batch.id, (after, upto), &forecasts, batch.plan.canary == 0).await?;
         verdicts::append(&mut tx, batch.id, Phase::Preflight, &looked.evidence).await?;

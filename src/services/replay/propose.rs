@@ -191,7 +191,8 @@ impl Replays {
                 let listed = self.store.waiting_among(dlq_id, &ids).await?;
                 if listed.messages < ids.len() as u64 {
                     let others = ids.len() as u64 - listed.messages;
-                    let problem = format!("{others} of the {} are not of this DLQ, or do not wait (quarantined or under review)", ids.len());
+                    let problem =
+                        format!("{others} of the {} are not of this DLQ, or do not wait (quarantined or under review)", ids.len());
                     return Err(invalid("message_ids", problem));
                 }
                 Listing { scope: Scope::MessageIds(ids), listed }
@@ -230,7 +231,10 @@ impl Replays {
             return Err(invalid("target", "that is the DLQ itself: its messages would come right back"));
         }
         let Some(target) = self.target(&proposal.cluster, &name).await? else {
-            return Err(invalid("target", format!("the topic {name} does not exist in {}; nothing is created by sending to it", proposal.cluster)));
+            return Err(invalid(
+                "target",
+                format!("the topic {name} does not exist in {}; nothing is created by sending to it", proposal.cluster),
+            ));
         };
         if target.compacted == Some(true) && !terms.allow_compacted_target {
             let problem = format!("{name} is compacted: what is sent there may vanish unseen. allow_compacted_target = true lets it be");
@@ -282,7 +286,9 @@ impl Replays {
         let entry = self.entry_of(&batch).ok_or_else(|| ReplayError::Conflict("no [[dlq]] entry covers this DLQ any more".to_owned()))?;
         if batch.state != BatchState::Draft || batch.step != Step::Ready {
             let how = if batch.state == BatchState::Draft { "still being preflighted" } else { batch.state.as_str() };
-            return Err(ReplayError::Conflict(format!("replay {batch_id} is {how}: only a draft whose preflight is through can be submitted")));
+            return Err(ReplayError::Conflict(format!(
+                "replay {batch_id} is {how}: only a draft whose preflight is through can be submitted"
+            )));
         }
         let why_now = optional("why_now", submission.why_now.as_deref(), REASON_CHARS)?.or_else(|| batch.why_now.clone());
         let mut plan = batch.plan.clone();
@@ -416,7 +422,11 @@ fn emergency(plan: &Plan, terms: &ReplayTerms, incident: Option<&str>) -> Result
     let faults = [
         (!terms.emergency_replay, "emergency", "emergency replays are off for this DLQ: emergency_replay = true allows them"),
         (incident.is_none(), "incident", "an emergency replay names its incident"),
-        (terms.schema.is_none() || terms.idempotency.is_none(), "emergency", "an emergency replay needs both checks, and this DLQ lacks one"),
+        (
+            terms.schema.is_none() || terms.idempotency.is_none(),
+            "emergency",
+            "an emergency replay needs both checks, and this DLQ lacks one",
+        ),
         (!plan.waivers.is_empty(), "waivers", "an emergency replay takes no waiver"),
         (plan.canary == 0, "canary", "an emergency replay needs a canary"),
     ];

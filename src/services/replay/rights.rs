@@ -39,7 +39,13 @@ impl Replays {
     }
 
     /// Refuses who may not act on this DLQ; that they tried is on the trail.
-    pub(super) async fn in_scope(&self, by: &By, scope: &OwnerScope, (cluster, topic): (&str, &str), on: String) -> Result<(), ReplayError> {
+    pub(super) async fn in_scope(
+        &self,
+        by: &By,
+        scope: &OwnerScope,
+        (cluster, topic): (&str, &str),
+        on: String,
+    ) -> Result<(), ReplayError> {
         let owner = self.owner_of(cluster, topic).await?;
         if scope.covers(owner.as_deref()) {
             return Ok(());

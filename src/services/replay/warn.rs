@@ -124,13 +124,7 @@ impl Replays {
         }
     }
 
-    async fn warnings(
-        &self,
-        batch: &Batch,
-        entry: Entry<'_>,
-        forecast: &Forecast,
-        target: &Target,
-    ) -> Result<Vec<Warning>, ReplayError> {
+    async fn warnings(&self, batch: &Batch, entry: Entry<'_>, forecast: &Forecast, target: &Target) -> Result<Vec<Warning>, ReplayError> {
         let mut warnings = Vec::new();
         let groups = self.store.groups_of_batch(batch.id, GROUPS).await?;
         let arrivals = self.store.arrivals_of_groups(&groups, self.clock.now_ms() - ACTIVE_MS, OF_GROUP).await?;
@@ -284,7 +278,8 @@ fn lag(look: &GroupLook, ends: &BTreeMap<TopicPartition, Result<i64, String>>) -
 
 fn of_terms(batch: &Batch, terms: &ReplayTerms) -> Vec<Warning> {
     let mut warnings = Vec::new();
-    let ledger = if terms.idempotency.is_some() { "only the ledger can show that a message was applied" } else { "and there is no ledger to ask" };
+    let ledger =
+        if terms.idempotency.is_some() { "only the ledger can show that a message was applied" } else { "and there is no ledger to ask" };
     if batch.plan.group.is_none() {
         let why = format!("the consumer group that reads {} is not known, {ledger}", batch.plan.target);
         warnings.push(Warning::CannotConfirm { why });
@@ -346,7 +341,10 @@ fn of_tally(batch: &Batch, entry: Entry<'_>) -> Vec<Warning> {
         warnings.push(Warning::Laps { items: tally.over_laps, max: entry.settings.max_laps });
     }
     warnings.extend(tally.elsewhere.iter().map(|(batch, items)| Warning::InOtherReplay { batch: *batch, items: *items }));
-    let left_out = |(topic, items): (&String, &u64)| Warning::OtherOrigin { topic: Some(topic.clone()).filter(|topic| !topic.is_empty()), items: *items };
+    let left_out = |(topic, items): (&String, &u64)| Warning::OtherOrigin {
+        topic: Some(topic.clone()).filter(|topic| !topic.is_empty()),
+        items: *items,
+    };
     warnings.extend(tally.other_origins.iter().map(left_out));
     warnings
 }
@@ -443,7 +441,9 @@ impl Keys {
         let key_hash = short_hash(seen.key.as_deref()?);
         let item = self.first.get(&key_hash)?;
         let after = match item.in_target(i32::MAX) {
-            Some((of_partition, offset)) if of_partition == partition => seen.offset > offset && !self.ours.contains(&(partition, seen.offset)),
+            Some((of_partition, offset)) if of_partition == partition => {
+                seen.offset > offset && !self.ours.contains(&(partition, seen.offset))
+            }
             // It is in another partition than its key's records are now: their times tell.
             _ => item.origin_at_ms.is_some_and(|at_ms| seen.timestamp_ms.is_some_and(|seen| seen > at_ms)),
         };
@@ -478,7 +478,10 @@ pub(super) fn missing(batch: &Batch, terms: &ReplayTerms) -> Option<String> {
         return Some(format!("{} messages would go by its waivers, and {most} may (waiver_max_items): take fewer", batch.tally.waived));
     }
     if forecast.would_change() == 0 {
-        return Some(format!("nothing would be sent: {} held, {} blocked. Add the missing checks, or waive them with a reason", forecast.held, forecast.blocked));
+        return Some(format!(
+            "nothing would be sent: {} held, {} blocked. Add the missing checks, or waive them with a reason",
+            forecast.held, forecast.blocked
+        ));
     }
     None
 }
