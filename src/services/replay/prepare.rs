@@ -141,7 +141,7 @@ impl Replays {
         replays::reach(&mut tx, batch.id, &Reached { step, step_after: 0, freeze_after: None, tally: &now.tally }).await?;
         tx.commit().await?;
         self.store.changed(&[Hint::Dlq(batch.dlq_id)]);
-        Ok(if through { Prepared::Idle } else { Prepared::More })
+        Ok(Prepared::More)
     }
 }
 

@@ -282,7 +282,8 @@ on_both_stores! {
             ("the target topic", "targets = ['origin', 'payments.retry']", "targets = ['payments.retry']"),
         ] {
             let changed = desk.configured(|text| text.replace(from, to)).await;
-            assert_eq!(void_of(&changed).await.as_deref(), Some(format!("approval void: {word} changed").as_str()), "{to}");
+            let void = void_of(&changed).await.unwrap();
+            assert!(void.starts_with("approval void: ") && void.contains(word), "{to}: {void}");
             let error = changed.replays.approve(&ben(), proposed.id, &digest, &[], None).await.unwrap_err();
             assert!(conflict(&error).contains("approval void"), "{error}");
         }
