@@ -7,6 +7,8 @@ pub mod review;
 mod samples;
 mod words;
 
+pub use words::state_name;
+
 use askama::Template;
 use askama_web::WebTemplate;
 use axum::extract::{RawQuery, State};
