@@ -76,6 +76,8 @@ CREATE TABLE batches (
     started_at_ms    BIGINT,
     ended_at_ms      BIGINT,
     verified_at_ms   BIGINT,
+    -- When the target was seen to be another topic under the same name: from then on its places are not those that were sent to.
+    replaced_at_ms   BIGINT,
     -- When it came into its state.
     state_since_ms   BIGINT NOT NULL,
     -- How far the step has come: the last message id, or a count.
@@ -127,6 +129,8 @@ CREATE TABLE batches (
 );
 CREATE INDEX batches_dlq ON batches (dlq_id, id);
 CREATE INDEX batches_state ON batches (state, id);
+-- Whether a DLQ has any of which something may come back, and any of which something is still open.
+CREATE INDEX batches_started ON batches (dlq_id, verified_at_ms) WHERE started_at_ms IS NOT NULL;
 -- What there is to prepare, or to give back.
 CREATE INDEX batches_step ON batches (id) WHERE step NOT IN ('ready', 'released');
 CREATE INDEX batches_emergency ON batches (dlq_id, approved_at_ms) WHERE emergency;
@@ -182,6 +186,12 @@ CREATE INDEX replay_items_blockers ON replay_items (batch_id, key_hash, place, m
 CREATE INDEX replay_items_sent ON replay_items (sent_offset, target_partition) WHERE sent_offset IS NOT NULL;
 -- What still waits for its outcome.
 CREATE INDEX replay_items_pending ON replay_items (batch_id, target_partition, sent_offset) WHERE outcome = 'pending';
+-- Which batches had messages of a failure group.
+CREATE INDEX replay_items_group ON replay_items (group_id, batch_id);
+-- Passed by their group, and waiting whether they come back.
+CREATE INDEX replay_items_passed ON replay_items (batch_id, passed_at_ms) WHERE outcome = 'pending' AND passed_at_ms IS NOT NULL;
+-- Came back before it was stored that they were sent.
+CREATE INDEX replay_items_came_back ON replay_items (batch_id) WHERE outcome = 'pending' AND returned_as IS NOT NULL;
 -- What may have been sent: intended, and no outcome yet.
 CREATE INDEX replay_items_intended ON replay_items (batch_id, message_id) WHERE state = 'intended';
 CREATE INDEX replay_items_message ON replay_items (message_id, batch_id);
@@ -243,6 +253,9 @@ CREATE TABLE group_looks (
     partition      INTEGER NOT NULL,
     at_ms          BIGINT NOT NULL,
     committed      BIGINT,
+    -- The lowest commit of a row of looks, up to this one, each of which shares a member with the one before: what lies from here up to `committed` was passed
+    -- while somebody was there. Null: there was no commit yet.
+    passed_from    BIGINT,
     members        TEXT NOT NULL, -- JSON list of member ids
     PRIMARY KEY (cluster, consumer_group, topic, partition)
 );

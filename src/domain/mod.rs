@@ -20,6 +20,7 @@ pub mod mask;
 pub mod message;
 pub mod pacing;
 pub mod partition;
+pub mod proof;
 pub mod readiness;
 pub mod record;
 pub mod replay;

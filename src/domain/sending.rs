@@ -6,7 +6,6 @@ use std::collections::HashMap;
 use super::dialect::replay_headers;
 use super::partition::partition_for;
 use super::record::{Header, Record};
-use super::replay::ItemState;
 use super::returns::{REPLAY_ID, ReplayId};
 use super::settings::{DialectChoice, Partitioner};
 use super::verdict::Decision;
@@ -80,11 +79,6 @@ impl InTheWay {
         let first = self.0.get(&key_hash?)?;
         (*first < place).then_some(first.1)
     }
-}
-
-/// Whether an item that ended so lets those after it go: sent and already applied do.
-pub fn stands_in_the_way(state: ItemState) -> bool {
-    matches!(state, ItemState::Held | ItemState::Archived | ItemState::Blocked | ItemState::NotSent | ItemState::Intended)
 }
 
 /// What becomes of an item right before it would be sent.

@@ -25,6 +25,7 @@ pub mod positions;
 pub mod replay_items;
 pub mod replay_pages;
 pub mod replays;
+mod returns;
 pub mod review;
 pub mod samples;
 mod sql_pieces;

@@ -220,13 +220,12 @@ pub async fn set_stage(tx: &mut Tx, batch_id: i64, stage: i32, since_ms: Option<
     })
 }
 
-/// Says why an executing batch waits, or that it goes on (None). Nothing changes for one that is in another state by now: false.
+/// Says why a batch that is to go, or goes, waits, or that it goes on (None). Nothing changes for one that is in another state by now: false.
 ///
 /// # Errors
 /// The database could not be asked.
 pub async fn set_note(tx: &mut Tx, batch_id: i64, note: Option<&str>) -> Result<bool, StoreError> {
-    const SQL: &str =
-        "UPDATE batches SET note = $2 WHERE id = $1 AND state = 'executing' AND (note IS NULL OR CAST($2 AS TEXT) IS NULL OR note <> $2)";
+    const SQL: &str = "UPDATE batches SET note = $2 WHERE id = $1 AND state IN ('approved', 'executing') AND (note IS NULL OR CAST($2 AS TEXT) IS NULL OR note <> $2)";
     let changed = in_tx!(tx, |connection| {
         sqlx::query(SQL).bind(batch_id).bind(optional_text(note)).execute(&mut *connection).await?.rows_affected()
     })?;

@@ -147,6 +147,8 @@ macro_rules! batch_row {
     };
 }
 
+pub(super) use batch_row;
+
 #[derive(sqlx::FromRow)]
 pub(super) struct RawBatch {
     id: i64,

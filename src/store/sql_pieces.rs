@@ -117,6 +117,33 @@ pub(super) trait Dialect {
     const PLACES_OF_ITEMS: &'static str;
     /// How many messages of the groups `$1` (a JSON list of ids), of the newest `$3` of each, were dead-lettered at `$2` or later.
     const ARRIVALS_OF_GROUPS: &'static str;
+    /// Those of the DLQs `$1` (a JSON list of ids) that have ever sent anything, and whether the outcome of any of it is still open.
+    const REPLAYING_DLQS: &'static str;
+    /// The items that the replay ids `$1`, `[{new_id, dlq_id, uid, message_id}]`, name.
+    const SENT_BY_ID: &'static str;
+    /// The items that were sent to the places `$1`, `[{new_id, dlq_id, topic, partition, place_offset, failed_at_ms}]`, no later (by `$2` ms) than what came
+    /// from there failed, and not before `$3`.
+    const SENT_TO_PLACE: &'static str;
+    /// How the items `$1`, `[{batch_id, message_id}]`, stand.
+    const ITEM_OUTCOMES: &'static str;
+    /// Where those of the DLQs `$1` (a JSON list of ids) send to of which something is still open.
+    const OPEN_TARGETS: &'static str;
+    /// Links the new messages `$1`, `[{id, replay_of, lap}]`, with what they came back from.
+    const LINK_RETURNS: &'static str;
+    /// Notes at the items `$1`, `[{batch_id, message_id, returned_as}]`, that they came back.
+    const NOTE_RETURNS: &'static str;
+    /// Keeps the traces `$1`, `[{dlq_id, topic, partition, place_offset, message_id, at_ms}]`.
+    const ADD_TRACES: &'static str;
+    /// Stores the outcomes `$1`, `[{batch_id, message_id, outcome, proof, returned_as}]`, of items, at `$2`.
+    const RESOLVE_ITEMS: &'static str;
+    /// DLQ and group of each of the messages `$1` (a JSON list of ids), each pair once.
+    const PLACES_OF: &'static str;
+    /// Batches of the cluster `$1` that began at `$2` or later and whose target is not known to be replaced: id, target, Kafka's id of it.
+    const TARGETS_SENT_TO: &'static str;
+    /// Replaces the looks `$1`, `[{cluster, consumer_group, topic, partition, at_ms, committed, passed_from, members}]`, unless there are newer ones.
+    const SAVE_LOOKS: &'static str;
+    /// At most `$4` pending items of the batch `$1` that lie in the stretches `$2`, `[{partition, from_offset, to_offset}]`, are passed as of `$3`.
+    const MARK_PASSED: &'static str;
 }
 
 /// Each text once, with what PostgreSQL and SQLite write for the list `$1`.
@@ -336,6 +363,126 @@ macro_rules! save_partition_samples {
     };
 }
 
+/// A JSON list of rows `x`: its columns with their PostgreSQL types.
+macro_rules! listed {
+    (postgres $list:literal ($($column:literal $kind:literal),+)) => {
+        concat!("json_to_recordset(", $list, "::json) AS x(", insert_rows!(@join $(($column, " ", $kind)),+), ")")
+    };
+    (sqlite $list:literal ($($column:literal $kind:literal),+)) => {
+        concat!("(SELECT ", insert_rows!(@join $(("value ->> '", $column, "' AS ", $column)),+), " FROM json_each(", $list, ")) AS x")
+    };
+}
+
+/// The topic that a batch sends to, and Kafka's id of it, out of its plan.
+macro_rules! of_plan {
+    (postgres $field:literal) => {
+        concat!("(b.plan::json ->> '", $field, "')")
+    };
+    (sqlite $field:literal) => {
+        concat!("(b.plan ->> '", $field, "')")
+    };
+}
+
+macro_rules! replaying_dlqs {
+    ($ids:literal) => {
+        concat!("SELECT d.id, EXISTS (SELECT 1 FROM batches b WHERE b.dlq_id = d.id AND b.started_at_ms IS NOT NULL AND b.verified_at_ms IS NULL)
+             FROM dlqs d WHERE d.id IN (", $ids, ") AND EXISTS (SELECT 1 FROM batches b WHERE b.dlq_id = d.id AND b.started_at_ms IS NOT NULL)")
+    };
+}
+
+macro_rules! sent_by_id {
+    ($db:ident) => {
+        concat!("SELECT x.new_id, i.batch_id, i.message_id, i.intended_at_ms, m.lap FROM ",
+            listed!($db "$1" ("new_id" "BIGINT", "dlq_id" "BIGINT", "uid" "TEXT", "message_id" "BIGINT")),
+            " JOIN batches b ON b.uid = x.uid AND b.dlq_id = x.dlq_id
+             JOIN replay_items i ON i.batch_id = b.id AND i.message_id = x.message_id
+             JOIN messages m ON m.id = i.message_id WHERE i.intended_at_ms IS NOT NULL")
+    };
+}
+
+macro_rules! sent_to_place {
+    ($db:ident) => {
+        concat!("SELECT x.new_id, i.batch_id, i.message_id, i.intended_at_ms, m.lap FROM ",
+            listed!($db "$1" ("new_id" "BIGINT", "dlq_id" "BIGINT", "topic" "TEXT", "partition" "INTEGER", "place_offset" "BIGINT", "failed_at_ms" "BIGINT")),
+            " JOIN replay_items i ON i.sent_offset = x.place_offset AND i.target_partition = x.partition
+             JOIN batches b ON b.id = i.batch_id AND b.dlq_id = x.dlq_id
+             JOIN messages m ON m.id = i.message_id
+             WHERE x.topic IN (", of_plan!($db "target"), ", ", of_plan!($db "target_id"), ") AND x.failed_at_ms + $2 >= i.intended_at_ms
+                AND i.intended_at_ms >= $3 AND (b.replaced_at_ms IS NULL OR x.failed_at_ms < b.replaced_at_ms)")
+    };
+}
+
+macro_rules! item_outcomes {
+    ($db:ident) => {
+        concat!("SELECT i.batch_id, i.message_id, i.outcome, i.proof FROM ", listed!($db "$1" ("batch_id" "BIGINT", "message_id" "BIGINT")),
+            " JOIN replay_items i ON i.batch_id = x.batch_id AND i.message_id = x.message_id")
+    };
+}
+
+macro_rules! open_targets {
+    ($db:ident $ids:literal) => {
+        concat!("SELECT DISTINCT b.dlq_id, ", of_plan!($db "target"), " AS target, ", of_plan!($db "target_id"), " AS target_id FROM batches b
+             WHERE b.started_at_ms IS NOT NULL AND b.verified_at_ms IS NULL AND b.dlq_id IN (", $ids, ")")
+    };
+}
+
+macro_rules! targets_sent_to {
+    ($db:ident) => {
+        concat!("SELECT b.id, ", of_plan!($db "target"), ", ", of_plan!($db "target_id"), " FROM batches b JOIN dlqs d ON d.id = b.dlq_id
+             WHERE d.cluster = $1 AND b.started_at_ms >= $2 AND b.replaced_at_ms IS NULL AND ", of_plan!($db "target_id"), " IS NOT NULL ORDER BY b.id")
+    };
+}
+
+macro_rules! link_returns {
+    ($db:ident) => {
+        update_messages!($db "replay_of = x.replay_of, lap = CASE WHEN m.lap < x.lap THEN x.lap ELSE m.lap END"
+            ("id" "BIGINT", "replay_of" "BIGINT", "lap" "INTEGER") "m.replay_of IS NULL")
+    };
+}
+
+macro_rules! note_returns {
+    ($db:ident) => {
+        concat!("UPDATE replay_items AS i SET returned_as = x.returned_as FROM ",
+            listed!($db "$1" ("batch_id" "BIGINT", "message_id" "BIGINT", "returned_as" "BIGINT")),
+            " WHERE i.batch_id = x.batch_id AND i.message_id = x.message_id AND i.returned_as IS NULL")
+    };
+}
+
+macro_rules! add_traces {
+    ($db:ident) => {
+        insert_rows!($db "return_traces (dlq_id, topic, partition, \"offset\", message_id, at_ms)"
+            ("dlq_id" "BIGINT", "topic" "TEXT", "partition" "INTEGER", "place_offset" "BIGINT", "message_id" "BIGINT", "at_ms" "BIGINT")
+            "WHERE true ON CONFLICT DO NOTHING")
+    };
+}
+
+macro_rules! resolve_items {
+    ($db:ident) => {
+        concat!("UPDATE replay_items AS i SET outcome = x.outcome, proof = x.proof, returned_as = COALESCE(i.returned_as, x.returned_as), resolved_at_ms = $2 FROM ",
+            listed!($db "$1" ("batch_id" "BIGINT", "message_id" "BIGINT", "outcome" "TEXT", "proof" "TEXT", "returned_as" "BIGINT")),
+            " WHERE i.batch_id = x.batch_id AND i.message_id = x.message_id")
+    };
+}
+
+macro_rules! save_looks {
+    ($db:ident) => {
+        insert_rows!($db "group_looks (cluster, consumer_group, topic, partition, at_ms, committed, passed_from, members)"
+            ("cluster" "TEXT", "consumer_group" "TEXT", "topic" "TEXT", "partition" "INTEGER", "at_ms" "BIGINT", "committed" "BIGINT", "passed_from" "BIGINT",
+             "members" "TEXT")
+            "WHERE true ON CONFLICT (cluster, consumer_group, topic, partition) DO UPDATE SET at_ms = excluded.at_ms, committed = excluded.committed,
+             passed_from = excluded.passed_from, members = excluded.members WHERE group_looks.at_ms <= excluded.at_ms")
+    };
+}
+
+macro_rules! mark_passed {
+    ($db:ident) => {
+        concat!("UPDATE replay_items SET passed_at_ms = $3 WHERE batch_id = $1 AND message_id IN (SELECT i.message_id FROM ",
+            listed!($db "$2" ("partition" "INTEGER", "from_offset" "BIGINT", "to_offset" "BIGINT")),
+            " JOIN replay_items i ON i.batch_id = $1 AND i.target_partition = x.partition AND i.sent_offset >= x.from_offset AND i.sent_offset < x.to_offset
+             WHERE i.outcome = 'pending' AND i.passed_at_ms IS NULL LIMIT $4)")
+    };
+}
+
 macro_rules! add_verdicts {
     ($db:ident) => {
         insert_rows!($db "verdicts (message_id, batch_id, at_ms, phase, schema, idempotency, decision, schema_note, asked, answered, others)"
@@ -463,6 +610,23 @@ dialects! {
             WHERE newest.dead_lettered_at_ms >= $2) n",
         "SELECT COALESCE(SUM((SELECT COUNT(*) FROM (SELECT m.dead_lettered_at_ms FROM messages m WHERE m.group_id = ids.value ORDER BY m.id DESC LIMIT $3) newest
             WHERE newest.dead_lettered_at_ms >= $2)), 0) FROM json_each($1) AS ids";
+    REPLAYING_DLQS:
+        replaying_dlqs!("SELECT value::BIGINT FROM json_array_elements_text($1::json)"), replaying_dlqs!("SELECT value FROM json_each($1)");
+    SENT_BY_ID: sent_by_id!(postgres), sent_by_id!(sqlite);
+    SENT_TO_PLACE: sent_to_place!(postgres), sent_to_place!(sqlite);
+    ITEM_OUTCOMES: item_outcomes!(postgres), item_outcomes!(sqlite);
+    OPEN_TARGETS:
+        open_targets!(postgres "SELECT value::BIGINT FROM json_array_elements_text($1::json)"), open_targets!(sqlite "SELECT value FROM json_each($1)");
+    LINK_RETURNS: link_returns!(postgres), link_returns!(sqlite);
+    NOTE_RETURNS: note_returns!(postgres), note_returns!(sqlite);
+    ADD_TRACES: add_traces!(postgres), add_traces!(sqlite);
+    RESOLVE_ITEMS: resolve_items!(postgres), resolve_items!(sqlite);
+    PLACES_OF:
+        "SELECT DISTINCT dlq_id, group_id FROM messages WHERE id IN (SELECT value::BIGINT FROM json_array_elements_text($1::json))",
+        "SELECT DISTINCT dlq_id, group_id FROM messages WHERE id IN (SELECT value FROM json_each($1))";
+    TARGETS_SENT_TO: targets_sent_to!(postgres), targets_sent_to!(sqlite);
+    SAVE_LOOKS: save_looks!(postgres), save_looks!(sqlite);
+    MARK_PASSED: mark_passed!(postgres), mark_passed!(sqlite);
     FOR_EACH:
         "SELECT c.id FROM {outer} CROSS JOIN LATERAL ({inner}) c",
         "SELECT c.value AS id FROM {outer} CROSS JOIN json_each((SELECT json_group_array(i.id) FROM ({inner}) i)) c";

@@ -221,6 +221,18 @@ impl FromRef<AppState> for Groups {
     }
 }
 
+impl FromRef<AppState> for Replays {
+    fn from_ref(state: &AppState) -> Replays {
+        state.replays.clone()
+    }
+}
+
+impl FromRef<AppState> for Access {
+    fn from_ref(state: &AppState) -> Access {
+        state.access.clone()
+    }
+}
+
 impl FromRef<AppState> for Reviews {
     fn from_ref(state: &AppState) -> Reviews {
         Reviews { store: state.store.clone(), clock: state.clock.clone(), dlqs: Arc::clone(&state.messages.dlqs) }

@@ -5,6 +5,7 @@ mod checks;
 mod execution;
 mod pages;
 mod review;
+pub mod seeded;
 mod shop;
 mod verification;
 mod worked_example;

@@ -6,13 +6,18 @@
 pub mod approval;
 pub mod check;
 pub mod control;
+pub mod executor;
 mod freeze;
+mod pace;
 pub mod plan;
 mod preflight;
 pub mod prepare;
 pub mod preview;
 pub mod propose;
+mod recover;
 mod rights;
+mod send;
+mod stage;
 mod warn;
 
 use std::collections::BTreeMap;

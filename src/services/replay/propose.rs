@@ -64,6 +64,7 @@ pub struct Proposed {
 
 /// What the proposer adds when submitting a draft whose preflight is through.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
 pub struct Submission {
     pub why_now: Option<String>,
     pub waivers: Vec<Waiver>,
@@ -194,12 +195,12 @@ impl Replays {
                         format!("{others} of the {} are not of this DLQ, or do not wait (quarantined or under review)", ids.len());
                     return Err(invalid("message_ids", problem));
                 }
-                Listing { scope: Scope::MessageIds(ids), listed, whole: true }
+                Listing { scope: Scope::MessageIds(ids), listed }
             }
             Wanted::Filter { filter, query } => {
                 let filter = of_dlq(filter, proposal)?;
-                let (listed, whole) = self.listed(&filter, as_of).await?;
-                Listing { scope: Scope::Filter { query: query.clone(), filter: Box::new(filter) }, listed, whole }
+                let listed = self.listed(&filter, as_of).await?;
+                Listing { scope: Scope::Filter { query: query.clone(), filter: Box::new(filter) }, listed }
             }
         };
         if listing.listed.messages == 0 {
@@ -208,8 +209,8 @@ impl Replays {
         Ok(listing)
     }
 
-    /// What the newest messages that a filter finds have in common, and whether they are all it finds.
-    async fn listed(&self, filter: &MessageFilter, as_of: i64) -> Result<(Listed, bool), ReplayError> {
+    /// What the newest messages that a filter finds have in common.
+    async fn listed(&self, filter: &MessageFilter, as_of: i64) -> Result<Listed, ReplayError> {
         let mut listed = Listed::default();
         let mut before = Some(as_of.saturating_add(1));
         for _ in 0..PAGES {
@@ -220,7 +221,7 @@ impl Replays {
             }
             before = next;
         }
-        Ok((listed, before.is_none()))
+        Ok(listed)
     }
 
     async fn plan(&self, proposal: &Proposal, entry: Entry<'_>, listed: &Listed) -> Result<Plan, ReplayError> {
@@ -347,8 +348,6 @@ impl Replays {
 struct Listing {
     scope: Scope,
     listed: Listed,
-    /// All of them were looked at.
-    whole: bool,
 }
 
 /// The same form sent twice is one batch; somebody else's is not shown.
