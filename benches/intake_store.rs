@@ -21,6 +21,7 @@ use lazaret::domain::classify::FailureClass;
 use lazaret::domain::dialect::Origin;
 use lazaret::domain::message::{GroupIdentity, NewMessage};
 use lazaret::domain::record::{Header, Record};
+use lazaret::domain::returns::{Place, Traces};
 use lazaret::store::Store;
 use lazaret::store::messages::{PartitionBatch, TakeIn};
 use lazaret::store::positions::PartitionId;
@@ -110,6 +111,10 @@ fn message(id: PartitionId, offset: i64) -> NewMessage {
             offset: Some(offset * 3),
             timestamp_ms: Some(NOW + offset - 900),
         }),
+        traces: Traces {
+            places: vec![Place { topic: "payments.initiated".into(), partition: 3, offset: offset * 3 }],
+            replay_ids: Vec::new(),
+        },
         consumer_group: Some("wallet".into()),
         attempts: Some(3),
         lap: 1,

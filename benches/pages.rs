@@ -34,6 +34,7 @@ use lazaret::domain::clock::Clock;
 use lazaret::domain::dialect::Origin;
 use lazaret::domain::message::{GroupIdentity, NewMessage};
 use lazaret::domain::record::{Header, Record};
+use lazaret::domain::returns::Traces;
 use lazaret::domain::settings::{DlqSettings, TopicMatch};
 use lazaret::services::access::Access;
 use lazaret::store::Store;
@@ -357,6 +358,7 @@ fn message(dlq: i64, offset: i64, of: i64) -> NewMessage {
             offset: Some(offset * 3),
             timestamp_ms: Some(at(dlq, offset, of) - 900),
         }),
+        traces: Traces::default(),
         consumer_group: Some("wallet".into()),
         attempts: Some(3),
         lap: 1,

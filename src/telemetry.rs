@@ -74,6 +74,7 @@ const COUNTERS: &[(&str, &str)] = &[
     ("lazaret_discovery_failures_total", "Topic listings that failed"),
     ("lazaret_sample_failures_total", "Samples of a DLQ that failed"),
     ("lazaret_counter_drifts_total", "Counters found to differ from the rows they count"),
+    ("lazaret_replay_outcomes_total", "Messages that were sent, by what became of them: confirmed, returned, unproven"),
     ("lazaret_job_restarts_total", "Jobs that ended or panicked and were started again"),
 ];
 
@@ -180,6 +181,14 @@ pub fn sample_failed(cluster: &str, topic: &str, error: &str) {
 pub fn counter_drift(cluster: &str, topic: &str, name: &str, counted: i64, actual: i64) {
     tracing::error!(cluster, topic, name, counted, actual, "a counter differs from what it counts");
     counter!("lazaret_counter_drifts_total", "cluster" => cluster.to_owned(), "topic" => topic.to_owned()).increment(1);
+}
+
+/// What became of messages that were sent.
+pub fn settled(cluster: &str, outcome: &'static str, messages: u64) {
+    if messages > 0 {
+        tracing::info!(cluster, outcome, messages, "replayed messages");
+        counter!("lazaret_replay_outcomes_total", "cluster" => cluster.to_owned(), "outcome" => outcome).increment(messages);
+    }
 }
 
 /// A job did what it is for.

@@ -211,7 +211,7 @@
     };
   }
 
-  const GO = { o: '/', m: '/messages', s: '/settings' };
+  const GO = { o: '/', m: '/messages', r: '/replays', s: '/settings' };
   let goUntil = 0;
   function step(by) {
     const here = document.activeElement;

@@ -7,6 +7,8 @@ CREATE TABLE transitions (
     dlq_id     INTEGER NOT NULL,
     at_ms      INTEGER NOT NULL,
     batch_id   INTEGER,
+    -- The review that moved it, where a person did.
+    review_id  INTEGER,
     from_state TEXT NOT NULL,
     to_state   TEXT NOT NULL,
     move       TEXT NOT NULL,
@@ -15,6 +17,46 @@ CREATE TABLE transitions (
     evidence   TEXT
 ) STRICT;
 CREATE INDEX transitions_message ON transitions (message_id, id);
+-- What a review did, for the way back.
+CREATE INDEX transitions_review ON transitions (review_id, message_id) WHERE review_id IS NOT NULL;
+
+-- What a person does to messages by hand. Of many at once: as of a maximum id, in chunks, going on after a restart.
+CREATE TABLE reviews (
+    id               INTEGER PRIMARY KEY AUTOINCREMENT,
+    created_at_ms    INTEGER NOT NULL,
+    -- Raised by each chunk; guards against two that do the same.
+    version          INTEGER NOT NULL,
+    -- Where it concerns one DLQ.
+    dlq_id           INTEGER,
+    -- Messages above this id were not there.
+    as_of_message_id INTEGER NOT NULL,
+    -- Messages from this id on are through, downwards.
+    cursor           INTEGER NOT NULL,
+    ran_from_ms      INTEGER,
+    progress_at_ms   INTEGER NOT NULL,
+    ended_at_ms      INTEGER,
+    -- Messages: that match (null: not counted yet), that were looked at, and what became of those.
+    total            INTEGER,
+    seen             INTEGER NOT NULL DEFAULT 0,
+    changed          INTEGER NOT NULL DEFAULT 0,
+    in_replay        INTEGER NOT NULL DEFAULT 0,
+    not_theirs       INTEGER NOT NULL DEFAULT 0,
+    -- While it is counted: how many so far.
+    counted          INTEGER NOT NULL DEFAULT 0,
+    form_id          TEXT NOT NULL UNIQUE, -- made with the form: the same form sent twice is one review
+    action           TEXT NOT NULL,
+    state            TEXT NOT NULL,
+    actor            TEXT NOT NULL,
+    owners           TEXT NOT NULL, -- whose DLQs the actor acts on
+    scope            TEXT NOT NULL, -- JSON, store::review::Scope
+    reason           TEXT,
+    replays          TEXT           -- JSON list of replays that have some of the messages
+) STRICT;
+CREATE INDEX reviews_live ON reviews (id) WHERE ended_at_ms IS NULL;
+CREATE INDEX reviews_dlq ON reviews (dlq_id, id) WHERE dlq_id IS NOT NULL;
+
+-- Lists of follow-ups.
+CREATE INDEX messages_follow_up ON messages (dlq_id, follow_up) WHERE follow_up IS NOT NULL;
 
 -- The message that this one came back from.
 ALTER TABLE messages ADD COLUMN replay_of INTEGER;
@@ -34,6 +76,12 @@ CREATE TABLE batches (
     started_at_ms    INTEGER,
     ended_at_ms      INTEGER,
     verified_at_ms   INTEGER,
+    -- When the target was seen to be another topic under the same name: from then on its places are not those that were sent to.
+    replaced_at_ms   INTEGER,
+    -- When it came into its state.
+    state_since_ms   INTEGER NOT NULL,
+    -- How far the step has come: the last message id, or a count.
+    step_after       INTEGER NOT NULL,
     -- The steps of canary and ramp: items of stages up to this one may go.
     stage            INTEGER NOT NULL,
     stage_since_ms   INTEGER,
@@ -53,11 +101,17 @@ CREATE TABLE batches (
     incident         TEXT,
     -- Why it is where it is: halted, paused, rejected, waiting.
     note             TEXT,
+    -- What is being prepared, domain::replay::Step.
+    step             TEXT NOT NULL,
+    -- The pace that was agreed to, where it was lowered after; null: that of the plan.
+    agreed_per_second INTEGER,
     scope            TEXT NOT NULL, -- JSON: the filter or the ids that were asked for
     plan             TEXT NOT NULL, -- JSON, domain::replay::Plan
     forecast         TEXT,          -- JSON, domain::replay::Forecast
     warnings         TEXT,          -- JSON list of domain::replay::Warning
     digest           TEXT,
+    agreement        TEXT,          -- JSON, domain::digest::Agreement: what the digest is made of
+    tally            TEXT NOT NULL, -- JSON, domain::replay::Tally: what freeze and preflight counted beside the forecast
     -- Progress, changed in the transactions that change items.
     items            INTEGER NOT NULL DEFAULT 0,
     checked          INTEGER NOT NULL DEFAULT 0,
@@ -75,6 +129,11 @@ CREATE TABLE batches (
 ) STRICT;
 CREATE INDEX batches_dlq ON batches (dlq_id, id);
 CREATE INDEX batches_state ON batches (state, id);
+-- Whether a DLQ has any of which something may come back, and any of which something is still open.
+CREATE INDEX batches_started ON batches (dlq_id, verified_at_ms) WHERE started_at_ms IS NOT NULL;
+-- What there is to prepare, or to give back.
+CREATE INDEX batches_step ON batches (id) WHERE step NOT IN ('ready', 'released');
+CREATE INDEX batches_emergency ON batches (dlq_id, approved_at_ms) WHERE emergency;
 
 CREATE TABLE replay_items (
     batch_id         INTEGER NOT NULL,
@@ -96,6 +155,7 @@ CREATE TABLE replay_items (
     returned_as      INTEGER,
     -- Of the lease under which it was intended.
     epoch            INTEGER,
+    -- -1: not known yet.
     stage            INTEGER NOT NULL,
     lap              INTEGER NOT NULL,
     origin_partition INTEGER,
@@ -103,6 +163,8 @@ CREATE TABLE replay_items (
     -- The batch is live and the item has not ended: no other batch may take its message.
     live             INTEGER NOT NULL,
     unchecked        INTEGER NOT NULL DEFAULT 0,
+    -- The batch took the message up: it gives it back to where it was.
+    taken_up         INTEGER NOT NULL DEFAULT 0,
     state            TEXT NOT NULL,
     outcome          TEXT,
     proof            TEXT,
@@ -117,11 +179,25 @@ CREATE UNIQUE INDEX replay_items_live ON replay_items (message_id) WHERE live;
 CREATE INDEX replay_items_next ON replay_items (batch_id, state, stage, place, message_id);
 -- Items of one key, to see what blocks what.
 CREATE INDEX replay_items_key ON replay_items (batch_id, key_hash, place, message_id) WHERE key_hash IS NOT NULL;
+-- Items that the preflight expects to block later ones of their key.
+CREATE INDEX replay_items_blockers ON replay_items (batch_id, key_hash, place, message_id)
+    WHERE key_hash IS NOT NULL AND forecast IN ('held', 'incompatible', 'unsafe');
 -- What was sent there, for a dead letter that came from there.
 CREATE INDEX replay_items_sent ON replay_items (sent_offset, target_partition) WHERE sent_offset IS NOT NULL;
 -- What still waits for its outcome.
 CREATE INDEX replay_items_pending ON replay_items (batch_id, target_partition, sent_offset) WHERE outcome = 'pending';
+-- Which batches had messages of a failure group.
+CREATE INDEX replay_items_group ON replay_items (group_id, batch_id);
+-- Passed by their group, and waiting whether they come back.
+CREATE INDEX replay_items_passed ON replay_items (batch_id, passed_at_ms) WHERE outcome = 'pending' AND passed_at_ms IS NOT NULL;
+-- Came back before it was stored that they were sent.
+CREATE INDEX replay_items_came_back ON replay_items (batch_id) WHERE outcome = 'pending' AND returned_as IS NOT NULL;
+-- What may have been sent: intended, and no outcome yet.
+CREATE INDEX replay_items_intended ON replay_items (batch_id, message_id) WHERE state = 'intended';
 CREATE INDEX replay_items_message ON replay_items (message_id, batch_id);
+-- For pages: what the preflight did not simply pass, and what was sent and is not well.
+CREATE INDEX replay_items_odd ON replay_items (batch_id, forecast, message_id) WHERE forecast <> 'send';
+CREATE INDEX replay_items_unwell ON replay_items (batch_id, outcome, message_id) WHERE outcome IN ('returned', 'unproven');
 
 CREATE TABLE approvals (
     batch_id      INTEGER NOT NULL REFERENCES batches,
@@ -131,6 +207,15 @@ CREATE TABLE approvals (
     digest        TEXT NOT NULL,
     comment       TEXT,
     PRIMARY KEY (batch_id, name_folded)
+) STRICT;
+
+-- The look of a second person at an emergency replay.
+CREATE TABLE emergency_reviews (
+    batch_id    INTEGER PRIMARY KEY REFERENCES batches,
+    at_ms       INTEGER NOT NULL,
+    name        TEXT NOT NULL,
+    name_folded TEXT NOT NULL,
+    comment     TEXT NOT NULL
 ) STRICT;
 
 -- What happened to a batch, for its log.
@@ -168,6 +253,9 @@ CREATE TABLE group_looks (
     partition      INTEGER NOT NULL,
     at_ms          INTEGER NOT NULL,
     committed      INTEGER,
+    -- The lowest commit of a row of looks, up to this one, each of which shares a member with the one before: what lies from here up to `committed` was passed
+    -- while somebody was there. Null: there was no commit yet.
+    passed_from    INTEGER,
     members        TEXT NOT NULL, -- JSON list of member ids
     PRIMARY KEY (cluster, consumer_group, topic, partition)
 ) STRICT;

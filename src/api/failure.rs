@@ -8,6 +8,7 @@ use serde::Serialize;
 use crate::services::access::AccessError;
 use crate::services::groups::CompareError;
 use crate::services::messages::MessagesError;
+use crate::services::review::ReviewError;
 use crate::store::StoreError;
 
 /// A status and a sentence for the one who asked. Never holds internals or secrets.
@@ -111,6 +112,18 @@ impl From<MessagesError> for Failure {
                 tracing::error!(error = %error, "a message could not be prepared");
                 Failure::internal()
             }
+        }
+    }
+}
+
+impl From<ReviewError> for Failure {
+    fn from(error: ReviewError) -> Failure {
+        match error {
+            ReviewError::Store(error) => error.into(),
+            ReviewError::Forbidden(sentence) => Failure::forbidden(sentence),
+            ReviewError::Conflict(sentence) => Failure::new(StatusCode::CONFLICT, sentence),
+            ReviewError::Invalid(sentence) => Failure::new(StatusCode::UNPROCESSABLE_ENTITY, sentence),
+            ReviewError::NotFound(what) => Failure::not_found(format!("There is no {what}.")),
         }
     }
 }

@@ -6,9 +6,12 @@ use serde::Serialize;
 
 use super::query::{self, DEFAULT_LIMIT, MESSAGE_FILTER, Query};
 use super::{Bytes, Failure, Page};
+use crate::domain::lifecycle::FollowUp;
 use crate::domain::record::display_text;
 use crate::services::messages::{MessageView, Messages, ShownValue};
 use crate::store::messages::MessageRow;
+use crate::store::transitions::Transition;
+use crate::store::verdicts::Verdict;
 
 /// One message of a list.
 #[derive(Debug, Serialize)]
@@ -113,10 +116,85 @@ pub struct MessageDetailItem {
     pub value_note: Option<String>,
     /// Name and value of each, in the record's order. A name that is not UTF-8 is shown with replacement characters.
     pub headers: Vec<(String, Option<Bytes>)>,
-    /// A message that was only taken in has none.
-    pub transitions: Vec<serde_json::Value>,
-    /// This version runs no checks.
-    pub verdicts: Vec<serde_json::Value>,
+    /// `open` or `closed` of what a check archived.
+    pub follow_up: Option<&'static str>,
+    /// The message that came back as this one.
+    pub replay_of: Option<i64>,
+    /// Oldest first. A message that was only taken in has none.
+    pub transitions: Vec<TransitionItem>,
+    /// Newest first.
+    pub verdicts: Vec<VerdictItem>,
+}
+
+/// A step of a message's history.
+#[derive(Debug, Serialize)]
+pub struct TransitionItem {
+    pub at_ms: i64,
+    pub from: String,
+    pub to: String,
+    #[serde(rename = "move")]
+    pub movement: String,
+    pub actor: String,
+    /// The replay and the review on whose behalf it was, if any.
+    pub replay: Option<i64>,
+    pub review: Option<i64>,
+    pub reason: Option<String>,
+    pub evidence: Option<serde_json::Value>,
+}
+
+impl From<Transition> for TransitionItem {
+    fn from(step: Transition) -> TransitionItem {
+        TransitionItem {
+            at_ms: step.at_ms,
+            from: step.from_state,
+            to: step.to_state,
+            movement: step.movement,
+            actor: step.actor,
+            replay: step.batch_id,
+            review: step.review_id,
+            reason: step.reason,
+            evidence: step.evidence.map(json_or_text),
+        }
+    }
+}
+
+/// What both checks found of a message at one time.
+#[derive(Debug, Serialize)]
+pub struct VerdictItem {
+    pub at_ms: i64,
+    pub replay: i64,
+    /// `preflight`, `sending` or `in_doubt`.
+    pub phase: String,
+    pub schema: String,
+    pub schema_note: Option<String>,
+    pub idempotency: String,
+    pub asked: Option<serde_json::Value>,
+    pub answered: Option<serde_json::Value>,
+    /// `[[consumer group, verdict]]` of who else reads the target.
+    pub others: Option<serde_json::Value>,
+    pub decision: String,
+}
+
+impl From<Verdict> for VerdictItem {
+    fn from(verdict: Verdict) -> VerdictItem {
+        VerdictItem {
+            at_ms: verdict.at_ms,
+            replay: verdict.batch_id,
+            phase: verdict.phase,
+            schema: verdict.schema,
+            schema_note: verdict.schema_note,
+            idempotency: verdict.idempotency,
+            asked: verdict.asked.map(json_or_text),
+            answered: verdict.answered.map(json_or_text),
+            others: verdict.others.map(json_or_text),
+            decision: verdict.decision,
+        }
+    }
+}
+
+/// JSON as such; a text that is none, as one that a mask cut may be, as text.
+fn json_or_text(stored: String) -> serde_json::Value {
+    serde_json::from_str(&stored).unwrap_or(serde_json::Value::String(stored))
 }
 
 impl From<MessageView> for MessageDetailItem {
@@ -133,8 +211,10 @@ impl From<MessageView> for MessageDetailItem {
             value,
             value_note,
             headers,
-            transitions: Vec::new(),
-            verdicts: Vec::new(),
+            follow_up: view.row.follow_up.map(FollowUp::as_str),
+            replay_of: view.row.replay_of,
+            transitions: view.evidence.transitions.into_iter().map(TransitionItem::from).collect(),
+            verdicts: view.evidence.verdicts.into_iter().map(VerdictItem::from).collect(),
         }
     }
 }

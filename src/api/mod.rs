@@ -1,4 +1,4 @@
-//! The read API, `/api/v1`: JSON over the same services as the pages.
+//! `/api/v1`: JSON over the same services as the pages.
 //!
 //! May use: `services`, `store`'s rows, `domain`. Called by: `web::routes`, which mounts it and guards every route.
 //! `null` is unknown, never zero. Instants are ms UTC in `*_ms`, ages seconds in `*_s`. Bytes are `{"utf8":..}` or `{"base64":..}`
@@ -9,6 +9,7 @@ pub mod failure;
 pub mod groups;
 pub mod messages;
 pub mod query;
+pub mod replays;
 
 use serde::ser::SerializeMap as _;
 use serde::{Serialize, Serializer};

@@ -7,8 +7,8 @@ use super::Failure;
 use crate::store::messages::MessageFilter;
 
 /// The parameters that say which messages.
-pub const MESSAGE_FILTER: [&str; 13] =
-    ["cluster", "topic", "owner", "state", "class", "group", "partition", "key", "q", "from", "to", "from_ms", "to_ms"];
+pub const MESSAGE_FILTER: [&str; 14] =
+    ["cluster", "topic", "owner", "state", "follow_up", "class", "group", "partition", "key", "q", "from", "to", "from_ms", "to_ms"];
 
 /// How many items a page has when nobody says.
 pub const DEFAULT_LIMIT: i64 = 50;
@@ -136,6 +136,7 @@ impl Query {
             topic: self.text("topic")?.map(str::to_owned),
             owner: self.text("owner")?.map(str::to_owned),
             state: self.word("state")?,
+            follow_up: self.word("follow_up")?,
             class: self.word("class")?,
             group_id: self.integer("group", 1, i64::MAX)?,
             partition: self.integer("partition", 0, i32::MAX)?,
@@ -191,6 +192,14 @@ fn date_and_time(text: &str) -> Option<i64> {
 /// An id in a path: a positive whole number. Anything else is an id that nothing has.
 pub fn id(text: &str) -> Option<i64> {
     text.parse().ok().filter(|id| *id > 0)
+}
+
+/// The fields of a form as a browser sends it, in their order; unlike a query string it may give one several times.
+pub fn form_fields(body: &str) -> impl Iterator<Item = (String, Vec<u8>)> {
+    body.split('&').filter(|piece| !piece.is_empty()).map(|piece| {
+        let (name, value) = piece.split_once('=').unwrap_or((piece, ""));
+        (String::from_utf8_lossy(&decode(name)).into_owned(), decode(value))
+    })
 }
 
 /// Undoes form encoding, byte for byte. A `%` without two hex digits stands for itself, as browsers have it.

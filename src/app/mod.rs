@@ -24,14 +24,19 @@ use crate::jobs::Supervisor;
 use crate::jobs::hints;
 use crate::jobs::housekeeping::Housekeeping;
 use crate::jobs::intake::{IntakeJob, LIMITS};
+use crate::jobs::replay::ReplayJob;
+use crate::jobs::review::ReviewJob;
 use crate::jobs::sampler::SamplerJob;
+use crate::jobs::verify::VerifyJob;
 use crate::kafka::client::KafkaError;
 use crate::kafka::inspect::Inspector;
 use crate::services::access::{Access, AccessError};
 use crate::services::checkup::ClusterTests;
 use crate::services::intake::ClusterStatus;
 use crate::services::replay::check::Checker;
+use crate::services::replay::executor::Timing;
 use crate::services::replay::{self, Replays};
+use crate::services::review::Reviews;
 use crate::store::{Store, StoreError};
 use crate::web::{self, AppState, Configured, ConfiguredCluster, PublicUrlError, WebOptions};
 use crate::{demo as made_up, telemetry};
@@ -147,7 +152,7 @@ pub async fn start(settings: Settings, clock: Clock) -> Result<Running, AppError
     let tests = ClusterTests::new(settings.clusters.clone(), settings.dlqs.clone(), clock.clone());
     let state = AppState::new(store.clone(), access.clone(), clock.clone(), web_options(&settings, &url))?;
     let replays = replays(&settings, &store, &clock, &inspectors);
-    let state = state.with_clusters(clusters.clone()).with_cluster_tests(tests).with_replays(replays);
+    let state = state.with_clusters(clusters.clone()).with_cluster_tests(tests).with_replays(replays.clone());
     let state = match metrics() {
         Some(handle) => state.with_metrics(handle),
         None => state,
@@ -160,7 +165,7 @@ pub async fn start(settings: Settings, clock: Clock) -> Result<Running, AppError
         serve_http(&mut supervisor, "http:metrics", listener, web::metrics_router(state));
     }
     let setup_link = access.setup_token().await?.map(|token| format!("{url}/setup?token={token}"));
-    start_jobs(&mut supervisor, &settings, &store, &clock, inspectors.into_iter().zip(&clusters))?;
+    start_jobs(&mut supervisor, &settings, &replays, inspectors.into_iter().zip(&clusters))?;
     Ok(Running { address, metrics_address, url, setup_link, clusters, access, supervisor })
 }
 
@@ -189,10 +194,10 @@ fn replays(settings: &Settings, store: &Store, clock: &Clock, inspectors: &[Arc<
 fn start_jobs<'a>(
     supervisor: &mut Supervisor,
     settings: &Settings,
-    store: &Store,
-    clock: &Clock,
+    replays: &Replays,
     handles: impl Iterator<Item = (Arc<Inspector>, &'a ClusterStatus)>,
 ) -> Result<(), AppError> {
+    let Replays { store, clock, .. } = replays;
     hints::spawn(store.clone(), supervisor);
     let holder = holder(&settings.instance_name)?;
     let lease = settings.lease;
@@ -209,9 +214,18 @@ fn start_jobs<'a>(
             limits: LIMITS,
         }
         .spawn(supervisor);
+        if !settings.read_only {
+            VerifyJob::new(replays.clone(), Arc::clone(&inspector), cluster, &holder, lease)?.spawn(supervisor);
+        }
         let (store, clock, cluster, holder) = (store.clone(), clock.clone(), cluster.clone(), holder.clone());
         SamplerJob { store, inspector, clock, cluster, dlqs, holder, lease }.spawn(supervisor);
     }
+    // None where nothing may be sent.
+    for cluster in replays.clusters.values().cloned() {
+        ReplayJob { replays: replays.clone(), cluster, holder: holder.clone(), timing: Timing::of_lease(lease) }.spawn(supervisor);
+    }
+    let reviews = Reviews { store: store.clone(), clock: clock.clone(), dlqs: settings.dlqs.clone().into() };
+    ReviewJob { reviews, holder: holder.clone(), lease }.spawn(supervisor);
     let (store, clock, samples_fine) = (store.clone(), clock.clone(), settings.samples_fine);
     Housekeeping { store, clock, holder, lease, samples_fine }.spawn(supervisor);
     Ok(())

@@ -71,6 +71,7 @@ pub(super) fn checks(terms: &ReplayTerms) -> Checks {
     Checks {
         schema: terms.schema.as_ref().map(|schema| schema.schema.clone()),
         ledger: terms.idempotency.as_ref().map(|idempotency| idempotency.ledger.clone()),
+        names_target: terms.targets.first().is_some_and(|target| target != "origin"),
     }
 }
 

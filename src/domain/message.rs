@@ -9,6 +9,7 @@ use super::dialect::{DeadLetteredAt, Origin, Reading, read};
 use super::fingerprint::{Ingredients, fingerprint, normalise};
 use super::mask::{MASK, MaskedValues, hides_key};
 use super::record::{Record, display_text_within, pack_headers};
+use super::returns::Traces;
 use super::settings::DlqSettings;
 use super::stacktrace::{root_cause, top_frame};
 
@@ -93,6 +94,8 @@ pub struct NewMessage {
     pub exception_class: Option<String>,
     pub exception_message: Option<String>,
     pub origin: Option<Origin>,
+    /// By which it is recognised if it is something we sent.
+    pub traces: Traces,
     pub consumer_group: Option<String>,
     /// The number the framework gives, unchanged.
     pub attempts: Option<i64>,
@@ -162,6 +165,7 @@ pub fn quarantine(record: Record, settings: &DlqSettings, rules: &[ClassRule], n
         exception_class: reading.exception_class,
         exception_message: reading.exception_message.map(|text| display_text_within(text.as_bytes(), EXCEPTION_MESSAGE_LIMIT)),
         origin: reading.origin,
+        traces: Traces::of(&record, reading.places),
         consumer_group: reading.consumer_group,
         attempts: reading.attempts,
         lap: lap(&record),

@@ -31,6 +31,8 @@ pub enum Standing {
     NoMessage,
     /// Nothing to read: the topic is gone.
     Gone,
+    /// This Lazaret only reads.
+    ReadOnly,
     /// This version cannot do it, whatever is configured.
     Later,
 }
@@ -42,6 +44,8 @@ pub struct Newest {
     pub dialect: String,
     /// Headers or configuration name the consumer group that failed.
     pub names_group: bool,
+    /// Headers name the topic that it came from.
+    pub names_origin: bool,
 }
 
 /// What a `[[dlq]]` entry says of the checks before a replay. Names only.
@@ -51,6 +55,8 @@ pub struct Checks {
     pub schema: Option<String>,
     /// `[dlq.idempotency] ledger`
     pub ledger: Option<String>,
+    /// The first of `targets` is a topic's name, so that a message need not say where it came from.
+    pub names_target: bool,
 }
 
 /// What one DLQ is judged by.
@@ -61,7 +67,14 @@ pub struct Facts<'a> {
     pub gone: bool,
     /// None: there was no message yet.
     pub newest: Option<&'a Newest>,
+    /// No producer is ever built here.
+    pub read_only: bool,
 }
+
+/// What belongs into a `[[dlq]]` entry so that payloads are checked.
+pub const SCHEMA_LINES: &str = "[dlq.schema]\nuse = \"name of a [schemas.NAME]\"";
+/// What belongs into a `[[dlq]]` entry so that duplicates are found.
+pub const IDEMPOTENCY_LINES: &str = "[dlq.idempotency]\nledger = \"name of a [ledgers.NAME]\"\nkey = \"{value:/payment_id}\"";
 
 impl Facts<'_> {
     /// Where the DLQ stands on this rung.
@@ -75,7 +88,21 @@ impl Facts<'_> {
                 Some(newest) if newest.is_understood() && newest.names_group => Standing::Done,
                 Some(_) => Standing::Missing,
             },
-            Rung::ReplayWithWaiver | Rung::ReplayWithChecks | Rung::AutoReplay => Standing::Later,
+            Rung::ReplayWithWaiver => self.replay(|_| true),
+            Rung::ReplayWithChecks => self.replay(|checks| checks.schema.is_some() && checks.ledger.is_some()),
+            Rung::AutoReplay => Standing::Later,
+        }
+    }
+
+    /// Where it stands on a rung of replaying. What is stored can be replayed even when the DLQ's own topic is gone.
+    fn replay(&self, checked: impl Fn(&Checks) -> bool) -> Standing {
+        let Some(checks) = self.checks else { return Standing::Missing };
+        match (self.read_only, self.newest) {
+            (true, _) => Standing::ReadOnly,
+            _ if !checked(checks) => Standing::Missing,
+            (_, None) if !checks.names_target => Standing::NoMessage,
+            (_, Some(newest)) if !checks.names_target && !newest.names_origin => Standing::Missing,
+            _ => Standing::Done,
         }
     }
 
@@ -96,11 +123,14 @@ impl Facts<'_> {
                 );
             }
         }
+        if self.newest.is_some_and(|newest| !newest.names_origin) && self.checks.is_none_or(|checks| !checks.names_target) {
+            lines.push("targets = [\"the topic that replays are sent to\"]".to_owned());
+        }
         if self.checks.is_none_or(|checks| checks.schema.is_none()) {
-            lines.push("[dlq.schema]\nuse = \"name of a [schemas.NAME]\"".to_owned());
+            lines.push(SCHEMA_LINES.to_owned());
         }
         if self.checks.is_none_or(|checks| checks.ledger.is_none()) {
-            lines.push("[dlq.idempotency]\nledger = \"name of a [ledgers.NAME]\"\nkey = \"{value:/payment_id}\"".to_owned());
+            lines.push(IDEMPOTENCY_LINES.to_owned());
         }
         lines
     }
@@ -126,19 +156,46 @@ mod tests {
         Rung::ALL.map(|rung| facts.standing(rung))
     }
 
+    fn full() -> Checks {
+        Checks { schema: Some("payment".to_owned()), ledger: Some("wallet".to_owned()), names_target: false }
+    }
+
+    fn spring() -> Newest {
+        Newest { dialect: "spring_dlt".to_owned(), names_group: true, names_origin: true }
+    }
+
     #[test]
     fn what_this_version_cannot_do_is_never_done() {
-        let checks = Checks { schema: Some("payment".to_owned()), ledger: Some("wallet".to_owned()) };
-        let newest = Newest { dialect: "spring_dlt".to_owned(), names_group: true };
-        let facts = Facts { checks: Some(&checks), gone: false, newest: Some(&newest) };
-        assert_eq!(standings(&facts), [Standing::Done, Standing::Done, Standing::Later, Standing::Later, Standing::Later]);
+        let (checks, newest) = (full(), spring());
+        let facts = Facts { checks: Some(&checks), gone: false, newest: Some(&newest), read_only: false };
+        assert_eq!(standings(&facts), [Standing::Done, Standing::Done, Standing::Done, Standing::Done, Standing::Later]);
         assert!(facts.missing_lines("main", "a.DLQ").is_empty());
+        let facts = Facts { read_only: true, ..facts };
+        assert_eq!(standings(&facts)[2..], [Standing::ReadOnly, Standing::ReadOnly, Standing::Later]);
+    }
+
+    #[test]
+    fn replays_need_a_target_and_with_checks_both_of_them() {
+        let (newest, none) = (spring(), Checks::default());
+        let no_origin = Newest { names_origin: false, ..spring() };
+        fn facts<'a>(checks: &'a Checks, newest: Option<&'a Newest>) -> Facts<'a> {
+            Facts { checks: Some(checks), gone: true, newest, read_only: false }
+        }
+        let of = |facts: Facts<'_>| [facts.standing(Rung::ReplayWithWaiver), facts.standing(Rung::ReplayWithChecks)];
+        assert_eq!(of(facts(&none, Some(&newest))), [Standing::Done, Standing::Missing]);
+        assert_eq!(of(facts(&Checks { ledger: None, ..full() }, Some(&newest))), [Standing::Done, Standing::Missing]);
+        assert_eq!(of(facts(&full(), None)), [Standing::NoMessage, Standing::NoMessage]);
+        assert_eq!(of(facts(&full(), Some(&no_origin))), [Standing::Missing, Standing::Missing]);
+        assert!(facts(&full(), Some(&no_origin)).missing_lines("main", "a").join("\n").contains("targets = "));
+        let named = Checks { names_target: true, ..full() };
+        assert_eq!(of(facts(&named, Some(&no_origin))), [Standing::Done, Standing::Done]);
+        assert_eq!(of(facts(&named, None)), [Standing::Done, Standing::Done]);
     }
 
     #[test]
     fn each_rung_names_its_missing_lines() {
-        let (checks, newest) = (Checks::default(), Newest { dialect: "none".to_owned(), names_group: false });
-        let bare = Facts { checks: Some(&checks), gone: false, newest: Some(&newest) };
+        let (checks, newest) = (Checks::default(), Newest { dialect: "none".to_owned(), names_group: false, names_origin: false });
+        let bare = Facts { checks: Some(&checks), gone: false, newest: Some(&newest), read_only: false };
         assert_eq!(standings(&bare)[..2], [Standing::Done, Standing::Missing]);
         let lines = bare.missing_lines("main", "a.DLQ").join("\n");
         for line in ["consumer_group = ", "[dlq.custom]", "[dlq.schema]", "[dlq.idempotency]"] {
@@ -146,7 +203,7 @@ mod tests {
         }
         let silent = Facts { newest: None, gone: true, ..bare };
         assert_eq!(standings(&silent)[..2], [Standing::Gone, Standing::NoMessage]);
-        let uncovered = Facts { checks: None, gone: false, newest: None };
+        let uncovered = Facts { checks: None, gone: false, newest: None, read_only: false };
         assert_eq!(standings(&uncovered)[0], Standing::Missing);
         assert_eq!(uncovered.missing_lines("main", "a\"b")[0], "[[dlq]]\ncluster = \"main\"\ntopics = [\"a\\\"b\"]");
     }

@@ -6,8 +6,11 @@
 pub mod hints;
 pub mod housekeeping;
 pub mod intake;
+pub mod replay;
+pub mod review;
 pub mod sampler;
 mod supervisor;
 mod turns;
+pub mod verify;
 
 pub use supervisor::Supervisor;

@@ -6,7 +6,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::domain::clock::Clock;
 use crate::store::Store;
-use crate::store::leases::{HeldLease, LeaseKeeper, LeaseState};
+use crate::store::leases::{HeldLease, LeaseKeeper, LeaseState, LeaseWatch};
 use crate::telemetry;
 
 /// The turns of one job.
@@ -15,6 +15,7 @@ pub(super) struct Turns {
     clock: Clock,
     name: String,
     keeper: LeaseKeeper,
+    watch: LeaseWatch,
     /// How often the lease is looked at: a third of it.
     look_every: Duration,
     interval: Duration,
@@ -27,7 +28,13 @@ impl Turns {
         let look_every = lease / 3;
         let keeper = LeaseKeeper::new(name, holder, lease, look_every);
         let next = clock.monotonic();
-        Turns { store, clock, name: name.to_owned(), keeper, look_every, interval, next }
+        let watch = LeaseWatch::new(clock.clone());
+        Turns { store, clock, name: name.to_owned(), keeper, watch, look_every, interval, next }
+    }
+
+    /// Tells at any moment whether the lease is ours.
+    pub fn watch(&self) -> LeaseWatch {
+        self.watch.clone()
     }
 
     /// Waits for the next turn, and says under which lease it is ours; None once the process is to end.
@@ -77,6 +84,7 @@ impl Turns {
         if let Err(error) = self.keeper.tick(&self.store, &self.clock).await {
             telemetry::job_failed(&self.name, &format!("lease: {error}"));
         }
+        self.watch.set(self.keeper.until());
         match self.keeper.state(&self.clock) {
             LeaseState::Held { epoch } => Some(HeldLease { name: self.name.clone(), epoch }),
             LeaseState::Waiting => None,
@@ -98,6 +106,7 @@ impl Turns {
 
     /// Gives the lease up, so that another instance need not wait for it to run out.
     pub async fn end(mut self) {
+        self.watch.set(None);
         if let Err(error) = self.keeper.release(&self.store).await {
             telemetry::job_failed(&self.name, &format!("lease: {error}"));
         }

@@ -23,6 +23,9 @@ pub enum KafkaError {
     /// A client property is unknown or its value unusable.
     #[error("cluster {cluster}: {reason}")]
     Settings { cluster: String, reason: String },
+    /// The brokers do not know such a request: asking again is of no use.
+    #[error("cluster {cluster}: {reason}")]
+    Unsupported { cluster: String, reason: String },
     #[error("cluster {cluster}: {reason}")]
     Other { cluster: String, reason: String },
 }
@@ -34,6 +37,7 @@ impl KafkaError {
             KafkaError::Unreachable { reason, .. }
             | KafkaError::NotPermitted { reason, .. }
             | KafkaError::Settings { reason, .. }
+            | KafkaError::Unsupported { reason, .. }
             | KafkaError::Other { reason, .. } => reason,
         }
     }
@@ -247,6 +251,7 @@ impl Reporter {
             | Code::NetworkException
             | Code::WaitingForCoordinator
             | Code::CoordinatorNotAvailable => KafkaError::Unreachable { cluster, reason },
+            Code::UnsupportedFeature | Code::UnsupportedVersion | Code::NotImplemented => KafkaError::Unsupported { cluster, reason },
             _ => KafkaError::Other { cluster, reason },
         }
     }

@@ -4,23 +4,29 @@
 //!   and knows no topic ids);
 //! - headers as bytes: rdkafka panics on a header name that is not UTF-8;
 //! - positions of chosen partitions, without asking for the whole assignment;
-//! - one record read without a consumer group.
+//! - consumer groups: rdkafka's list of them leaves out what went wrong with each, and knows no group of the protocol of KIP-848;
+//! - one record read without a consumer group;
+//! - records sent with any header name.
 //!
 //! Every pointer here is made, used and freed within one function or one guard; nothing unsafe leaves this file.
 #![allow(unsafe_code, reason = "this is the one place for it")]
 
-use std::collections::BTreeMap;
-use std::ffi::{CStr, CString, c_char, c_int};
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::ptr::{null, null_mut};
 use std::time::Duration;
 
+use rdkafka::client::{Client, ClientContext};
 use rdkafka::consumer::{BaseConsumer, Consumer as _, ConsumerContext};
 use rdkafka::error::RDKafkaErrorCode;
 use rdkafka::message::BorrowedMessage;
 use rdkafka::topic_partition_list::TopicPartitionList;
+use rdkafka::util::IntoOpaque as _;
 use rdkafka_sys as sys;
 use rdkafka_sys::types::{RDKafka, RDKafkaRespErr};
 
+use super::producer::{Outgoing, Ticket};
+use super::scan::Seen;
 use crate::domain::record::{Header, Record};
 
 /// An error code of librdkafka or of the broker, with the text that came with it.
@@ -63,6 +69,21 @@ unsafe fn text(text: *const c_char) -> String {
 pub(super) fn record_of(message: &BorrowedMessage<'_>) -> Record {
     // SAFETY: a borrowed message points to a message without error that lives as long as the borrow.
     unsafe { copy_record(message.ptr()) }
+}
+
+/// Copies all of a message but its value.
+pub(super) fn outline_of(message: &BorrowedMessage<'_>) -> Seen {
+    // SAFETY: as in `record_of`.
+    unsafe {
+        let m = &*message.ptr();
+        let timestamp = sys::rd_kafka_message_timestamp(message.ptr(), null_mut());
+        Seen {
+            offset: m.offset,
+            timestamp_ms: (timestamp != -1).then_some(timestamp),
+            key: bytes(m.key.cast(), m.key_len),
+            headers: headers(message.ptr()),
+        }
+    }
 }
 
 /// # Safety
@@ -113,6 +134,75 @@ unsafe fn headers(message: *const sys::rd_kafka_message_t) -> Vec<Header> {
         }
         headers
     }
+}
+
+/// Hands a record to the client, which copies it. The ticket comes back with the delivery report; where the client refuses the record, it is dropped here.
+pub(super) fn produce<C: ClientContext>(
+    client: &Client<C>,
+    topic: &str,
+    record: &Outgoing,
+    ticket: Box<Ticket>,
+) -> Result<(), RDKafkaErrorCode> {
+    use sys::rd_kafka_vtype_t as v;
+    let topic = CString::new(topic).map_err(|_| RDKafkaErrorCode::InvalidTopic)?;
+    let names: Vec<CString> = record.headers.iter().map(|header| c_name(&header.name)).collect();
+    let (key, key_length) = parts(record.key.as_deref());
+    let (value, value_length) = parts(record.value.as_deref());
+    // SAFETY: everything pointed to lives until the call returns, and is copied in it (`MSG_F_COPY`; headers are copied as they are added). librdkafka owns
+    // the headers once it has taken the message, and we free them where it has not. The ticket's pointer is made back into a box exactly once: by
+    // rdkafka's delivery callback, or here.
+    unsafe {
+        let mut headers = Owned(sys::rd_kafka_headers_new(record.headers.len()), sys::rd_kafka_headers_destroy);
+        for (name, header) in names.iter().zip(&record.headers) {
+            let (bytes, length) = parts(header.value.as_deref());
+            let name_length = isize::try_from(name.as_bytes().len()).unwrap_or(isize::MAX);
+            let added =
+                sys::rd_kafka_header_add(headers.0, name.as_ptr(), name_length, bytes, isize::try_from(length).unwrap_or(isize::MAX));
+            check(added).map_err(|failure| failure.code)?;
+        }
+        let ticket = ticket.into_ptr();
+        let taken = sys::rd_kafka_producev(
+            client.native_ptr(),
+            v::RD_KAFKA_VTYPE_TOPIC,
+            topic.as_ptr(),
+            v::RD_KAFKA_VTYPE_PARTITION,
+            record.partition,
+            v::RD_KAFKA_VTYPE_MSGFLAGS,
+            sys::RD_KAFKA_MSG_F_COPY,
+            v::RD_KAFKA_VTYPE_VALUE,
+            value,
+            value_length,
+            v::RD_KAFKA_VTYPE_KEY,
+            key,
+            key_length,
+            v::RD_KAFKA_VTYPE_OPAQUE,
+            ticket,
+            v::RD_KAFKA_VTYPE_HEADERS,
+            headers.0,
+            v::RD_KAFKA_VTYPE_END,
+        );
+        match check(taken) {
+            Ok(()) => {
+                headers.0 = null_mut();
+                Ok(())
+            }
+            Err(failure) => {
+                drop(Box::<Ticket>::from_ptr(ticket));
+                Err(failure.code)
+            }
+        }
+    }
+}
+
+/// A header's name as librdkafka takes it: up to the first NUL.
+fn c_name(name: &[u8]) -> CString {
+    let end = name.iter().position(|byte| *byte == 0).unwrap_or(name.len());
+    CString::new(&name[..end]).unwrap_or_default()
+}
+
+/// Pointer and length; null has no pointer.
+fn parts(bytes: Option<&[u8]>) -> (*mut c_void, usize) {
+    bytes.map_or((null_mut(), 0), |bytes| (bytes.as_ptr().cast_mut().cast(), bytes.len()))
 }
 
 // -------------------------------------------------------------------------------------------------------------- positions
@@ -307,6 +397,139 @@ unsafe fn entries(resource: *const sys::rd_kafka_ConfigResource_t) -> Result<BTr
             .filter(|entry| !sys::rd_kafka_ConfigEntry_value(*entry).is_null())
             .map(|entry| (text(sys::rd_kafka_ConfigEntry_name(entry)), text(sys::rd_kafka_ConfigEntry_value(entry))))
             .collect())
+    }
+}
+
+// ---------------------------------------------------------------------------------------------------------- consumer groups
+
+/// Who is in a consumer group.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Membership {
+    /// Member ids.
+    pub members: BTreeSet<String>,
+    /// Topics of which a member has a partition.
+    pub topics: BTreeSet<String>,
+}
+
+/// # Safety
+/// `error` is null or points to a live error.
+unsafe fn check_error(error: *const sys::rd_kafka_error_t) -> Result<(), Failure> {
+    unsafe {
+        match check(sys::rd_kafka_error_code(error)) {
+            Err(failure) => Err(Failure { reason: text(sys::rd_kafka_error_string(error)), ..failure }),
+            Ok(()) => Ok(()),
+        }
+    }
+}
+
+/// # Safety
+/// `list` is null or points to a live list.
+unsafe fn partitions_in<'a>(list: *const sys::rd_kafka_topic_partition_list_t) -> &'a [sys::rd_kafka_topic_partition_t] {
+    unsafe {
+        match list.as_ref() {
+            Some(list) if !list.elems.is_null() => std::slice::from_raw_parts(list.elems, usize::try_from(list.cnt).unwrap_or(0)),
+            _ => &[],
+        }
+    }
+}
+
+/// The consumer groups that this user may see. A broker that does not answer makes it a failure: its groups would be missing.
+pub(super) fn group_names<C: ConsumerContext>(consumer: &BaseConsumer<C>, timeout: Duration) -> Result<Vec<String>, Failure> {
+    // SAFETY: the listings belong to the event, which outlives the loop.
+    unsafe {
+        let operation = sys::rd_kafka_admin_op_t::RD_KAFKA_ADMIN_OP_LISTCONSUMERGROUPS;
+        let event = admin_request(consumer, operation, timeout, |client, options, queue| {
+            sys::rd_kafka_ListConsumerGroups(client, options, queue);
+        })?;
+        let result = sys::rd_kafka_event_ListConsumerGroups_result(event.0);
+        let mut count = 0;
+        let errors = sys::rd_kafka_ListConsumerGroups_result_errors(result, &mut count);
+        for index in 0..count {
+            check_error(*errors.add(index))?;
+        }
+        let listings = sys::rd_kafka_ListConsumerGroups_result_valid(result, &mut count);
+        Ok((0..count).map(|index| text(sys::rd_kafka_ConsumerGroupListing_group_id(*listings.add(index)))).collect())
+    }
+}
+
+/// Who is in each of these consumer groups, those of the older protocol and of KIP-848. A group that does not exist has no members.
+pub(super) fn memberships<C: ConsumerContext>(
+    consumer: &BaseConsumer<C>,
+    groups: &[String],
+    timeout: Duration,
+) -> Result<BTreeMap<String, Result<Membership, Failure>>, Failure> {
+    let names: BTreeSet<CString> = groups.iter().filter_map(|name| CString::new(name.as_str()).ok()).collect();
+    if names.is_empty() {
+        return Ok(BTreeMap::new());
+    }
+    let mut pointers: Vec<*const c_char> = names.iter().map(|name| name.as_ptr()).collect();
+    // SAFETY: librdkafka copies the names before the request function returns; the descriptions belong to the event.
+    unsafe {
+        let operation = sys::rd_kafka_admin_op_t::RD_KAFKA_ADMIN_OP_DESCRIBECONSUMERGROUPS;
+        let event = admin_request(consumer, operation, timeout, |client, options, queue| {
+            sys::rd_kafka_DescribeConsumerGroups(client, pointers.as_mut_ptr(), pointers.len(), options, queue);
+        })?;
+        let mut count = 0;
+        let descriptions =
+            sys::rd_kafka_DescribeConsumerGroups_result_groups(sys::rd_kafka_event_DescribeConsumerGroups_result(event.0), &mut count);
+        Ok((0..count)
+            .map(|index| *descriptions.add(index))
+            .map(|group| (text(sys::rd_kafka_ConsumerGroupDescription_group_id(group)), membership(group)))
+            .collect())
+    }
+}
+
+/// # Safety
+/// `group` points to a live description.
+unsafe fn membership(group: *const sys::rd_kafka_ConsumerGroupDescription_t) -> Result<Membership, Failure> {
+    unsafe {
+        check_error(sys::rd_kafka_ConsumerGroupDescription_error(group))?;
+        let mut found = Membership::default();
+        for index in 0..sys::rd_kafka_ConsumerGroupDescription_member_count(group) {
+            let member = sys::rd_kafka_ConsumerGroupDescription_member(group, index);
+            found.members.insert(text(sys::rd_kafka_MemberDescription_consumer_id(member)));
+            let assignment = sys::rd_kafka_MemberDescription_assignment(member);
+            if !assignment.is_null() {
+                let partitions = partitions_in(sys::rd_kafka_MemberAssignment_partitions(assignment));
+                found.topics.extend(partitions.iter().map(|partition| text(partition.topic)));
+            }
+        }
+        Ok(found)
+    }
+}
+
+/// What a group has committed: of these partitions, or of all where None is asked for. A partition without a commit is None, or absent.
+pub(super) fn group_offsets<C: ConsumerContext>(
+    consumer: &BaseConsumer<C>,
+    group: &str,
+    partitions: Option<&TopicPartitionList>,
+    timeout: Duration,
+) -> Result<BTreeMap<(String, i32), Option<i64>>, Failure> {
+    let name = CString::new(group).map_err(|_| Failure::of(RDKafkaRespErr::RD_KAFKA_RESP_ERR_INVALID_GROUP_ID))?;
+    let asked = partitions.map_or(null(), |list| list.ptr().cast_const());
+    // SAFETY: librdkafka copies name and list into the request, and the request before the function returns; the answer belongs to the event.
+    unsafe {
+        let request =
+            Owned(sys::rd_kafka_ListConsumerGroupOffsets_new(name.as_ptr(), asked), sys::rd_kafka_ListConsumerGroupOffsets_destroy);
+        let mut pointers = [request.0];
+        let operation = sys::rd_kafka_admin_op_t::RD_KAFKA_ADMIN_OP_LISTCONSUMERGROUPOFFSETS;
+        let event = admin_request(consumer, operation, timeout, |client, options, queue| {
+            sys::rd_kafka_ListConsumerGroupOffsets(client, pointers.as_mut_ptr(), pointers.len(), options, queue);
+        })?;
+        let mut count = 0;
+        let results =
+            sys::rd_kafka_ListConsumerGroupOffsets_result_groups(sys::rd_kafka_event_ListConsumerGroupOffsets_result(event.0), &mut count);
+        let mut offsets = BTreeMap::new();
+        for index in 0..count {
+            let result = *results.add(index);
+            check_error(sys::rd_kafka_group_result_error(result))?;
+            for partition in partitions_in(sys::rd_kafka_group_result_partitions(result)) {
+                check(partition.err)?;
+                // Any negative offset means that there is none.
+                offsets.insert((text(partition.topic), partition.partition), (partition.offset >= 0).then_some(partition.offset));
+            }
+        }
+        Ok(offsets)
     }
 }
 

@@ -70,8 +70,25 @@ impl Inspector {
     /// # Errors
     /// [`KafkaError::Settings`] if librdkafka refuses a property.
     pub fn connect(cluster: &ClusterSettings) -> Result<Inspector, KafkaError> {
+        Inspector::at_level(cluster, "read_committed")
+    }
+
+    /// The same, whose ends are those of everything that was written, open and aborted transactions included.
+    ///
+    /// # Errors
+    /// As [`Inspector::connect`].
+    pub(super) fn connect_uncommitted(cluster: &ClusterSettings) -> Result<Inspector, KafkaError> {
+        Inspector::at_level(cluster, "read_uncommitted")
+    }
+
+    fn at_level(cluster: &ClusterSettings, isolation: &str) -> Result<Inspector, KafkaError> {
         // A record is looked at one at a time: nothing is to be fetched ahead.
-        let ours = [("enable.partition.eof", "true"), ("queued.min.messages", "1"), ("queued.max.messages.kbytes", "1024")];
+        let ours = [
+            ("enable.partition.eof", "true"),
+            ("queued.min.messages", "1"),
+            ("queued.max.messages.kbytes", "1024"),
+            ("isolation.level", isolation),
+        ];
         let config = client_config(cluster, &[], &ours)?;
         let consumer: BaseConsumer<_> =
             config.create_with_context(Reporter::new(cluster)).map_err(|error| creation_error(cluster, &error))?;
@@ -216,6 +233,16 @@ impl Inspector {
             }
         }
         retention
+    }
+
+    /// A topic's configuration; empty where it is not told.
+    pub(super) fn config_of(&self, topic: &str, timeout: Duration) -> BTreeMap<String, String> {
+        let deadline = self.clock.monotonic() + timeout;
+        if !self.is_controlled(self.left(deadline)).unwrap_or(false) {
+            return BTreeMap::new();
+        }
+        let answer = self.answered(ffi::topic_configs(&self.consumer, &[topic.to_owned()], self.left(deadline)));
+        answer.ok().and_then(|mut configs| configs.remove(topic)?.ok()).unwrap_or_default()
     }
 
     fn retention_of(&self, config: Result<BTreeMap<String, String>, Failure>) -> Retention {
@@ -364,11 +391,16 @@ impl Inspector {
 
     /// A call can fail before the polling thread has seen what librdkafka reports about it: a moment of patience turns "transport
     /// failure" into "certificate verify failed".
-    fn wait_for_explanation(&self) {
+    pub(super) fn wait_for_explanation(&self) {
         let deadline = self.clock.monotonic() + EXPLANATION;
         while self.consumer.context().explanation().is_none() && self.clock.monotonic() < deadline {
             std::thread::sleep(Duration::from_millis(20));
         }
+    }
+
+    /// The client itself, for requests of the neighbouring files.
+    pub(super) fn client(&self) -> &BaseConsumer<Reporter> {
+        &self.consumer
     }
 
     /// What librdkafka reported last that explains why nothing answers.
@@ -376,12 +408,17 @@ impl Inspector {
         self.consumer.context().explanation().map(|trouble| trouble.code)
     }
 
+    /// On the monotonic clock of [`Inspector::left`].
+    pub(super) fn deadline(&self, timeout: Duration) -> Duration {
+        self.clock.monotonic() + timeout
+    }
+
     /// A minimum of a millisecond: zero means "do not wait" to some calls and "for ever" to others.
-    fn left(&self, deadline: Duration) -> Duration {
+    pub(super) fn left(&self, deadline: Duration) -> Duration {
         deadline.saturating_sub(self.clock.monotonic()).max(Duration::from_millis(1))
     }
 
-    fn answered<T>(&self, answer: Result<T, Failure>) -> Result<T, Failure> {
+    pub(super) fn answered<T>(&self, answer: Result<T, Failure>) -> Result<T, Failure> {
         if answer.is_ok() {
             self.consumer.context().forget();
         }
@@ -389,7 +426,7 @@ impl Inspector {
     }
 
     /// A call that only timed out does not know why; what librdkafka reported meanwhile does.
-    fn error(&self, failure: &Failure) -> KafkaError {
+    pub(super) fn error(&self, failure: &Failure) -> KafkaError {
         let reporter = self.consumer.context();
         let error = reporter.kafka_error(failure.code, &failure.reason);
         match (&error, reporter.explanation()) {
@@ -442,7 +479,7 @@ fn leaders(metadata: &Metadata) -> BTreeMap<(&str, i32), i32> {
     topics.flat_map(|topic| topic.partitions().iter().map(|partition| ((topic.name(), partition.id()), partition.leader()))).collect()
 }
 
-fn is_unsupported(code: Code) -> bool {
+pub(super) fn is_unsupported(code: Code) -> bool {
     matches!(code, Code::UnsupportedFeature | Code::UnsupportedVersion | Code::NotImplemented)
 }
 

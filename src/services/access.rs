@@ -166,6 +166,22 @@ impl Access {
         Ok(None)
     }
 
+    /// Whether this is the password of who acts, given once more before something grave. A token has none. That it was wrong is on the trail; limit how
+    /// often this is asked.
+    ///
+    /// # Errors
+    /// The database could not be asked.
+    pub async fn reauthenticate(&self, by: &By, password: &str) -> Result<bool, AccessError> {
+        // "token NAME" is no user's name (see `usable_name`).
+        let Err(why) = self.recognise(&by.actor, password).await? else { return Ok(true) };
+        let mut event = self.event(by, Action::SignInFailed, user_subject(&by.actor));
+        event.reason = Some(format!("asked for the password once more: {why}"));
+        let mut tx = self.store.begin().await?;
+        audit::append(&mut tx, &event).await?;
+        tx.commit().await?;
+        Ok(false)
+    }
+
     /// Whose name and password these are, with the hash that was verified, or why nobody's.
     async fn recognise(&self, name: &str, password: &str) -> Result<Result<(User, String), &'static str>, AccessError> {
         if password.len() > MAX_PASSWORD_BYTES {

@@ -16,6 +16,8 @@ use crate::domain::record::{Header, Record};
 use crate::domain::settings::{DialectChoice, DlqSettings, settings_for};
 use crate::store::groups::Group;
 use crate::store::messages::{Body, MessageRow};
+use crate::store::transitions::Transition;
+use crate::store::verdicts::Verdict;
 use crate::store::{Store, StoreError, audit};
 
 /// Why a message could not be shown.
@@ -63,6 +65,16 @@ pub struct MessageView {
     /// Which header was read as what.
     pub fields: Vec<FieldReading>,
     pub group: Option<Group>,
+    pub evidence: Evidence,
+}
+
+/// What happened to a message, and what its checks found.
+#[derive(Debug, Clone, Default)]
+pub struct Evidence {
+    /// Oldest first.
+    pub transitions: Vec<Transition>,
+    /// Newest first.
+    pub verdicts: Vec<Verdict>,
 }
 
 /// The exact bytes of a value, for the download.
@@ -105,8 +117,9 @@ impl Messages {
         };
         let body = self.store.body(id).await?;
         let group = self.store.group(row.group_id).await?;
+        let evidence = Evidence { transitions: self.store.transitions(id).await?, verdicts: self.store.verdicts(id).await? };
         let settings = self.settings(&row).cloned();
-        Ok(Some(tokio::task::spawn_blocking(move || shown(row, body, group, settings.as_ref())).await?))
+        Ok(Some(tokio::task::spawn_blocking(move || shown(row, body, group, evidence, settings.as_ref())).await?))
     }
 
     /// The exact bytes of a value, unless fields of it are masked. None: there is no such message.
@@ -166,11 +179,18 @@ impl Messages {
     }
 }
 
-fn shown(mut row: MessageRow, body: Option<Body>, mut group: Option<Group>, settings: Option<&DlqSettings>) -> MessageView {
-    let Some(Body { key, value, mut headers, .. }) = body else {
-        return MessageView { row, value: ShownValue::Purged, headers: Vec::new(), reading: None, fields: Vec::new(), group };
-    };
+fn shown(
+    mut row: MessageRow,
+    body: Option<Body>,
+    mut group: Option<Group>,
+    mut evidence: Evidence,
+    settings: Option<&DlqSettings>,
+) -> MessageView {
     let mask = settings.map_or(&[][..], |settings| &settings.mask);
+    let Some(Body { key, value, mut headers, .. }) = body else {
+        hide_in_evidence(&MaskedValues::of(None, mask), &mut evidence);
+        return MessageView { row, value: ShownValue::Purged, headers: Vec::new(), reading: None, fields: Vec::new(), group, evidence };
+    };
     let hidden = MaskedValues::of(value.as_deref(), mask);
     // Reading headers wants a whole record: it takes the parts over and gives them back.
     let record = Record {
@@ -189,8 +209,9 @@ fn shown(mut row: MessageRow, body: Option<Body>, mut group: Option<Group>, sett
     if hidden != MaskedValues::Nothing {
         hide_in_headers(&hidden, &mut headers, &mut fields);
         hide_in_texts(&hidden, &mut row, reading.as_mut(), group.as_mut());
+        hide_in_evidence(&hidden, &mut evidence);
     }
-    MessageView { row, value: shown_value(record.value, mask), headers, reading, fields, group }
+    MessageView { row, value: shown_value(record.value, mask), headers, reading, fields, group, evidence }
 }
 
 /// Hides in the headers what masked fields hold. Where that is not known, those suffer that quote values, those that nobody reads, and those whose
@@ -222,6 +243,22 @@ fn hide_in_headers(hidden: &MaskedValues, headers: &mut [Header], fields: &mut [
 /// A header's value as text; None where it is a number in bytes, or other bytes.
 fn printable(value: &[u8]) -> Option<&str> {
     std::str::from_utf8(value).ok().filter(|text| !text.chars().any(char::is_control))
+}
+
+/// Hides in reasons, and in what checks asked and were answered, what masked fields hold. Where that is not known, only what checks wrote suffers: a reason
+/// is what a person typed.
+fn hide_in_evidence(hidden: &MaskedValues, evidence: &mut Evidence) {
+    let mut texts: Vec<&mut String> = Vec::new();
+    for step in &mut evidence.transitions {
+        texts.extend(step.reason.as_mut().filter(|_| matches!(hidden, MaskedValues::Known(_))));
+        texts.extend(step.evidence.as_mut());
+    }
+    for verdict in &mut evidence.verdicts {
+        texts.extend([&mut verdict.schema_note, &mut verdict.asked, &mut verdict.answered].into_iter().flatten());
+    }
+    for text in texts {
+        *text = hidden.hide(text).into_owned();
+    }
 }
 
 /// Hides in all other texts what masked fields hold. What was stored before its DLQ was masked holds it as it came.

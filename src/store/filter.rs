@@ -16,6 +16,7 @@ use super::messages::{MessageFilter, MessagePage, MessageRow, RawMessage, messag
 use super::samples::{DEPTHS_AT, NEWEST, SUCCEEDED};
 use super::sql_pieces::{Dialect, rows, text};
 use super::{Store, StoreError};
+use crate::domain::lifecycle::FollowUp;
 use crate::domain::message::{EARLIEST_PLAUSIBLE_MS, MessageState};
 
 /// A value to bind.
@@ -42,6 +43,18 @@ impl Built {
     }
 }
 
+/// The query with its values.
+macro_rules! bound {
+    ($query:expr, $binds:expr) => {
+        $binds.into_iter().fold($query, |query, bind| match bind {
+            Bind::Long(value) => query.bind(value),
+            Bind::Int(value) => query.bind(value),
+            Bind::Text(value) => query.bind(value),
+            Bind::Bytes(value) => query.bind(value),
+        })
+    };
+}
+
 /// What a page query runs over, found out before it is built.
 struct Scope {
     /// The DLQs that cluster, topic and partition leave.
@@ -59,6 +72,8 @@ enum Driver {
     Id,
     /// `messages_state`, one list for each DLQ and state.
     State,
+    /// `messages_follow_up`, one list for each DLQ.
+    FollowUp,
     /// `messages_time`, all ids of the range, for each DLQ and state.
     Time,
     /// `messages_group`, for each group that class, id and scope leave.
@@ -76,6 +91,7 @@ impl Driver {
         let choices = [
             (filter.key.is_some(), Driver::Key),
             (search(filter).is_some(), Driver::Search),
+            (filter.follow_up.is_some(), Driver::FollowUp),
             (filter.group_id.is_some() || filter.class.is_some(), Driver::Group),
             (by_time && !scope.walk_time_by_id, Driver::Time),
             // A recent range with neither state nor DLQ: the newest ids are it, and one walk finds them.
@@ -90,6 +106,7 @@ impl Driver {
 struct Covers {
     dlq: bool,
     state: bool,
+    follow_up: bool,
     /// Group and class.
     group: bool,
     key: bool,
@@ -97,8 +114,9 @@ struct Covers {
 }
 
 impl Covers {
-    const NOTHING: Covers = Covers { dlq: false, state: false, group: false, key: false, search: false };
+    const NOTHING: Covers = Covers { dlq: false, state: false, follow_up: false, group: false, key: false, search: false };
     const STATE: Covers = Covers { dlq: true, state: true, ..Covers::NOTHING };
+    const FOLLOW_UP: Covers = Covers { dlq: true, follow_up: true, ..Covers::NOTHING };
     const GROUP: Covers = Covers { dlq: true, group: true, ..Covers::NOTHING };
     const GROUP_AND_SEARCH: Covers = Covers { search: true, ..Covers::GROUP };
     const KEY: Covers = Covers { key: true, ..Covers::NOTHING };
@@ -123,12 +141,17 @@ struct PageQuery<'a, D> {
 
 impl<'a, D: Dialect> PageQuery<'a, D> {
     fn build(filter: &'a MessageFilter, scope: &'a Scope, after: Option<i64>, limit: i64) -> Built {
+        PageQuery::<D>::select(filter, scope, after, limit, message_row!())
+    }
+
+    /// Some columns of `messages m` and `dlqs d`.
+    fn select(filter: &'a MessageFilter, scope: &'a Scope, after: Option<i64>, limit: i64, row: &str) -> Built {
         let mut built = Built::default();
         let after = built.bind(Bind::Long(after.unwrap_or(i64::MAX)));
         let limit = built.bind(Bind::Long(limit));
         let mut query = PageQuery::<D> { filter, scope, built, after, limit, database: std::marker::PhantomData };
         let ids = query.ids(Driver::of(filter, scope));
-        let (limit, row) = (&query.limit, message_row!());
+        let limit = &query.limit;
         query.built.sql = format!(
             "WITH page AS (SELECT id FROM ({ids}) walked ORDER BY id DESC LIMIT {limit}) \
              SELECT {row} FROM page JOIN messages m ON m.id = page.id JOIN dlqs d ON d.id = m.dlq_id ORDER BY m.id DESC"
@@ -141,6 +164,7 @@ impl<'a, D: Dialect> PageQuery<'a, D> {
         match driver {
             Driver::Id => self.by_id(),
             Driver::State => self.by_state(),
+            Driver::FollowUp => self.by_follow_up(),
             Driver::Time => self.by_time(),
             Driver::Group => self.by_groups(None),
             Driver::Key => self.by_key(self.filter.key.as_deref().unwrap_or_default(), Covers::KEY),
@@ -162,6 +186,18 @@ impl<'a, D: Dialect> PageQuery<'a, D> {
             pin::<D>("state", "s.state", &self.after)
         );
         self.newest_lists(&states, &walk)
+    }
+
+    fn by_follow_up(&mut self) -> String {
+        let word = self.filter.follow_up.map_or("", FollowUp::as_str);
+        let lists = self.lists(&[word]);
+        let rest = self.rest(Covers::FOLLOW_UP);
+        let walk = format!(
+            "SELECT m.id FROM {} WHERE m.dlq_id = s.dlq_id AND {}{rest} ORDER BY m.follow_up DESC, m.id DESC LIMIT ",
+            messages::<D>("messages_follow_up"),
+            pin::<D>("follow_up", "s.state", &self.after)
+        );
+        self.newest_lists(&lists, &walk)
     }
 
     fn by_time(&mut self) -> String {
@@ -251,8 +287,13 @@ impl<'a, D: Dialect> PageQuery<'a, D> {
         if self.scope.narrowed && !covers.dlq {
             add(format!("m.dlq_id {}", self.in_dlqs()));
         }
-        if let Some(state) = filter.state.filter(|_| !covers.state) {
+        // A follow-up is of what is archived: to say so again would lead the planner astray.
+        let implied = |state: MessageState| covers.follow_up && state == MessageState::Archived;
+        if let Some(state) = filter.state.filter(|state| !covers.state && !implied(*state)) {
             add(format!("m.state = {}", self.text(state.as_str())));
+        }
+        if let Some(follow_up) = filter.follow_up.filter(|_| !covers.follow_up) {
+            add(format!("m.follow_up = {}", self.text(follow_up.as_str())));
         }
         if let Some(class) = filter.class.filter(|_| !covers.group) {
             add(format!("m.class = {}", self.text(class.as_str())));
@@ -293,16 +334,20 @@ impl<'a, D: Dialect> PageQuery<'a, D> {
 
     /// The states to walk of each DLQ, as rows `s`.
     fn dlq_states(&mut self) -> String {
+        match self.filter.state {
+            Some(state) => self.lists(&[state.as_str()]),
+            None => self.lists(&MessageState::ALL.map(MessageState::as_str)),
+        }
+    }
+
+    /// A row `s` for each DLQ and word: which list of which DLQ to walk.
+    fn lists(&mut self, words: &[&'static str]) -> String {
         #[derive(serde::Serialize)]
         struct DlqState {
             dlq_id: i64,
             state: &'static str,
         }
-        let states = match self.filter.state {
-            Some(state) => vec![state],
-            None => MessageState::ALL.to_vec(),
-        };
-        let pairs = self.scope.dlqs.iter().flat_map(|&dlq_id| states.iter().map(move |state| DlqState { dlq_id, state: state.as_str() }));
+        let pairs = self.scope.dlqs.iter().flat_map(|&dlq_id| words.iter().map(move |state| DlqState { dlq_id, state }));
         let list = rows(&pairs.collect::<Vec<_>>());
         D::DLQ_STATES.replace("{}", &self.built.bind(Bind::Text(list)))
     }
@@ -350,6 +395,26 @@ fn same(column: &str, value: &str) -> String {
 const LARGE_RANGE: i64 = 5_000;
 
 impl Store {
+    /// The ids that a filter gives, newest first, each with its state, for work on all of them: the walk costs the same however many were
+    /// walked before, whatever the filter. `after` is the last id of the chunk before; `limit` 1..=5,000.
+    ///
+    /// # Errors
+    /// The database could not be asked.
+    pub async fn matching(&self, filter: &MessageFilter, after: Option<i64>, limit: i64) -> Result<Vec<(i64, MessageState)>, StoreError> {
+        let Some(scope) = self.scope(filter).await? else { return Ok(Vec::new()) };
+        // A walk by time reads all of its range for each chunk.
+        let scope = Scope { walk_time_by_id: true, ..scope };
+        let found: Vec<(i64, String)> = read!(self, |pool| {
+            let built = PageQuery::<Db>::select(filter, &scope, after, limit.clamp(1, 5_000), "m.id, m.state");
+            #[allow(clippy::disallowed_types, reason = "built above from our own words; every value is bound")]
+            let sql = sqlx::AssertSqlSafe(built.sql);
+            let query = bound!(sqlx::query_as::<Db, (i64, String)>(sql), built.binds);
+            query.fetch_all(pool).await?
+        })?;
+        let typed = |(id, state): (i64, String)| Ok((id, state.parse().map_err(|_| StoreError::unreadable("state", &state))?));
+        found.into_iter().map(typed).collect()
+    }
+
     /// Newest first; `after` is the `next` of the previous page; `limit` 1..=500.
     pub async fn messages(&self, filter: &MessageFilter, after: Option<i64>, limit: i64) -> Result<MessagePage, StoreError> {
         let limit = limit.clamp(1, 500);
@@ -361,15 +426,7 @@ impl Store {
             let built = PageQuery::<Db>::build(filter, &scope, after, limit + 1);
             #[allow(clippy::disallowed_types, reason = "built above from our own words; every value is bound")]
             let sql = sqlx::AssertSqlSafe(built.sql);
-            let mut query = sqlx::query_as::<Db, RawMessage>(sql);
-            for bind in built.binds {
-                query = match bind {
-                    Bind::Long(value) => query.bind(value),
-                    Bind::Int(value) => query.bind(value),
-                    Bind::Text(value) => query.bind(value),
-                    Bind::Bytes(value) => query.bind(value),
-                };
-            }
+            let query = bound!(sqlx::query_as::<Db, RawMessage>(sql), built.binds);
             query.fetch_all(pool).await?
         })?;
         let mut items = raw.into_iter().map(MessageRow::try_from).collect::<Result<Vec<_>, _>>()?;
@@ -415,15 +472,7 @@ impl Store {
         let lines = read!(self, |pool| {
             #[allow(clippy::disallowed_types, reason = "built from our own words; every value is bound")]
             let sql = sqlx::AssertSqlSafe(format!("{} {}", Db::EXPLAIN, built.sql));
-            let mut query = sqlx::query(sql);
-            for bind in built.binds {
-                query = match bind {
-                    Bind::Long(value) => query.bind(value),
-                    Bind::Int(value) => query.bind(value),
-                    Bind::Text(value) => query.bind(value),
-                    Bind::Bytes(value) => query.bind(value),
-                };
-            }
+            let query = bound!(sqlx::query(sql), built.binds);
             let rows = query.fetch_all(pool).await?;
             rows.iter().map(|row| sqlx::Row::try_get::<String, _>(row, Db::EXPLAIN_COLUMN)).collect::<Result<Vec<_>, _>>()?
         })?;

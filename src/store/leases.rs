@@ -4,10 +4,12 @@
 //! renewal number unchanged for a full lease on its own clock; the owner stops when its own clock says so, counted from *before* it
 //! sent the renewal. Whenever the contender's first look came, it came after the renewal was stored, and so after the owner began to count: the owner always stops first.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use super::sql_pieces::text;
-use super::{Store, StoreError};
+use super::sql_pieces::{Dialect as _, text};
+use super::{Store, StoreError, Tx};
 use crate::domain::clock::Clock;
 
 /// A lease row as last seen.
@@ -75,6 +77,45 @@ impl Store {
     }
 }
 
+/// Whether a lease is still ours, within a transaction: if so, nobody takes it over before that ends.
+///
+/// # Errors
+/// The database could not be asked.
+pub async fn holds(tx: &mut Tx, lease: &HeldLease) -> Result<bool, StoreError> {
+    let epoch = in_tx!(tx, |connection| {
+        let query = sqlx::query_scalar::<Db, i64>(Db::LEASE_HOLDS).bind(text(&lease.name)).bind(lease.epoch);
+        query.fetch_optional(&mut *connection).await?
+    })?;
+    Ok(epoch.is_some())
+}
+
+/// Until when a lease is ours by this process's own clock, for work that runs beside its keeper. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct LeaseWatch {
+    clock: Clock,
+    /// Microseconds of the monotonic clock.
+    until: Arc<AtomicU64>,
+}
+
+impl LeaseWatch {
+    /// Not ours yet.
+    pub fn new(clock: Clock) -> LeaseWatch {
+        LeaseWatch { clock, until: Arc::default() }
+    }
+
+    /// Whether it is ours at this moment; asks nobody.
+    pub fn holds(&self) -> bool {
+        let now = u64::try_from(self.clock.monotonic().as_micros()).unwrap_or(u64::MAX);
+        now < self.until.load(Ordering::SeqCst)
+    }
+
+    /// What its keeper knows.
+    pub fn set(&self, until: Option<Duration>) {
+        let until = until.map_or(0, |until| u64::try_from(until.as_micros()).unwrap_or(u64::MAX));
+        self.until.store(until, Ordering::SeqCst);
+    }
+}
+
 /// Whether the lease is ours.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LeaseState {
@@ -121,6 +162,14 @@ impl LeaseKeeper {
         match &self.standing {
             Standing::Mine { row, asked_at } if clock.monotonic() < *asked_at + self.lease => LeaseState::Held { epoch: row.epoch },
             _ => LeaseState::Waiting,
+        }
+    }
+
+    /// Until when it is ours by the clock that [`LeaseKeeper::tick`] is given; None: it is not.
+    pub fn until(&self) -> Option<Duration> {
+        match &self.standing {
+            Standing::Mine { asked_at, .. } => Some(*asked_at + self.lease),
+            _ => None,
         }
     }
 

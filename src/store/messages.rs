@@ -1,9 +1,12 @@
 //! Messages and their bodies.
 
+use serde::{Deserialize, Serialize};
+
 use super::positions::PartitionId;
 use super::sql_pieces::text;
 use super::{Store, StoreError};
 use crate::domain::classify::FailureClass;
+use crate::domain::lifecycle::FollowUp;
 use crate::domain::mask::MASK;
 use crate::domain::message::{MessageState, NewMessage};
 use crate::domain::record::{Header, unpack_headers};
@@ -44,7 +47,11 @@ pub struct MessageRow {
     pub resolution: Option<String>,
     /// pending | confirmed | returned | unproven
     pub outcome: Option<String>,
+    /// Why it was archived, is held, or was not sent.
     pub reason: Option<String>,
+    pub follow_up: Option<FollowUp>,
+    /// The message that came back as this one.
+    pub replay_of: Option<i64>,
     pub dialect: String,
     pub class: FailureClass,
     pub class_reason: String,
@@ -82,13 +89,16 @@ pub struct Body {
 }
 
 /// What to list. Every condition that is given must hold.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct MessageFilter {
     pub cluster: Option<String>,
     pub topic: Option<String>,
     /// Of the DLQ.
     pub owner: Option<String>,
     pub state: Option<MessageState>,
+    /// Of what a check archived.
+    pub follow_up: Option<FollowUp>,
     pub class: Option<FailureClass>,
     pub group_id: Option<i64>,
     pub partition: Option<i32>,
@@ -112,7 +122,7 @@ pub struct MessagePage {
 /// The columns of [`RawMessage`], of `messages m` and `dlqs d`.
 macro_rules! message_row {
     () => {
-        "m.id, m.dlq_id, d.cluster, d.topic, m.incarnation, m.partition, m.record_offset, m.state, m.resolution, m.outcome, m.reason, m.dialect, m.class, \
+        "m.id, m.dlq_id, d.cluster, d.topic, m.incarnation, m.partition, m.record_offset, m.state, m.resolution, m.outcome, m.reason, m.follow_up, m.replay_of, m.dialect, m.class, \
          m.class_reason, m.group_id, m.exception_class, m.exception_message, m.origin_topic, m.origin_partition, m.origin_offset, m.origin_at_ms, \
          m.consumer_group, m.attempts, m.lap, m.business_key, m.tenant, m.record_at_ms, m.dead_lettered_at_ms, m.timestamp_suspect, m.first_seen_at_ms, \
          m.record_key, m.record_key IS NOT NULL AND m.key_hash IS NULL AS key_masked, m.size"
@@ -134,6 +144,8 @@ pub(super) struct RawMessage {
     resolution: Option<String>,
     outcome: Option<String>,
     reason: Option<String>,
+    follow_up: Option<String>,
+    replay_of: Option<i64>,
     dialect: String,
     class: String,
     class_reason: String,
@@ -184,6 +196,13 @@ impl TryFrom<RawMessage> for MessageRow {
             resolution: raw.resolution,
             outcome: raw.outcome,
             reason: raw.reason,
+            follow_up: raw
+                .follow_up
+                .as_deref()
+                .map(str::parse)
+                .transpose()
+                .map_err(|_| StoreError::unreadable("follow-up", "of a message"))?,
+            replay_of: raw.replay_of,
             dialect: raw.dialect,
             class_reason: raw.class_reason,
             group_id: raw.group_id,

@@ -25,6 +25,8 @@ pub enum Hint {
     Dlq(i64),
     /// The failure group of this id: its messages, or what people say of it.
     Group(i64),
+    /// The review of this id: how far it has come.
+    Review(i64),
 }
 
 impl fmt::Display for Hint {
@@ -33,6 +35,7 @@ impl fmt::Display for Hint {
             Hint::All => f.write_str("all"),
             Hint::Dlq(id) => write!(f, "dlq-{id}"),
             Hint::Group(id) => write!(f, "group-{id}"),
+            Hint::Review(id) => write!(f, "review-{id}"),
         }
     }
 }
@@ -46,6 +49,7 @@ impl FromStr for Hint {
         match word.split_once('-') {
             Some(("dlq", text)) => id(text).map(Hint::Dlq),
             Some(("group", text)) => id(text).map(Hint::Group),
+            Some(("review", text)) => id(text).map(Hint::Review),
             _ if word == "all" => Ok(Hint::All),
             _ => Err(()),
         }

@@ -54,6 +54,10 @@ pub(super) trait Dialect {
     const LOCK_MESSAGES: &'static str;
     /// Moves the messages of `$1`, `[{id, from_state, to_state, resolution, outcome, reason, follow_up}]`.
     const MOVE_MESSAGES: &'static str;
+    /// The batches that have the messages of `$1` (a JSON list of ids), with each of those messages.
+    const LIVE_ITEMS: &'static str;
+    /// Closes the open follow-ups of the messages of `$1` (a JSON list of ids).
+    const CLOSE_FOLLOW_UPS: &'static str;
     /// Appends the history rows `$1`.
     const ADD_TRANSITIONS: &'static str;
     /// Sets the outcomes of `$1`, `[{id, from_outcome, to_outcome}]`.
@@ -88,6 +92,58 @@ pub(super) trait Dialect {
     const HEADERS_OF: &'static str;
     /// The ids that the query `{inner}` gives for each row `s` of `{outer}`.
     const FOR_EACH: &'static str;
+    /// Those of the messages `$1` (a JSON list of ids) that wait in the DLQ `$2`, locked in the order of their ids.
+    const LOCK_WANTED: &'static str;
+    /// Puts the messages `$2`, `[{message_id, key_hash, taken_up}]`, into the batch `$1`, but those that are in a live batch; gives their ids.
+    const ADD_ITEMS: &'static str;
+    /// How many of the messages `$2` (as above) other live batches than `$1` have, by batch.
+    const IN_OTHER_BATCHES: &'static str;
+    /// Of the messages `$1` (a JSON list of ids) that wait in the DLQ `$2`: the topics they came from and the groups that failed, counted.
+    const WAITING_AMONG: &'static str;
+    /// The messages `$1` (a JSON list of ids) with their bodies, where those are left, by id.
+    const TO_CHECK: &'static str;
+    /// Stores the forecasts `$2`, `[{message_id, forecast, note}]`, of pending items of the batch `$1`, with the stage `$3`.
+    const SET_FORECASTS: &'static str;
+    /// Stores the stages `$2`, `[{message_id, stage}]`, of pending items of the batch `$1`.
+    const SET_STAGES: &'static str;
+    /// Ends the pending items `$2` (a JSON list of ids) of the batch `$1` with the note `$3` at `$4`, in the state `$5`, and no longer (`$6`) live; gives
+    /// their ids, and whether the batch had taken them up.
+    const RELEASE_ITEMS: &'static str;
+    /// Moves items of the batch `$1` as `$2` says, `[{message_id, from_state, to_state, live, ..}]`; what a row leaves out stays as it is.
+    const MOVE_ITEMS: &'static str;
+    /// The pending items among the ids `$2` of the batch `$1`, with message and body.
+    const ITEMS_TO_SEND: &'static str;
+    /// Where the items with the ids `$2` stand in the order of the batch `$1`.
+    const PLACES_OF_ITEMS: &'static str;
+    /// How many messages of the groups `$1` (a JSON list of ids), of the newest `$3` of each, were dead-lettered at `$2` or later.
+    const ARRIVALS_OF_GROUPS: &'static str;
+    /// Those of the DLQs `$1` (a JSON list of ids) that have ever sent anything, and whether the outcome of any of it is still open.
+    const REPLAYING_DLQS: &'static str;
+    /// The items that the replay ids `$1`, `[{new_id, dlq_id, uid, message_id}]`, name.
+    const SENT_BY_ID: &'static str;
+    /// The items that were sent to the places `$1`, `[{new_id, dlq_id, topic, partition, place_offset, failed_at_ms}]`, no later (by `$2` ms) than what came
+    /// from there failed, and not before `$3`.
+    const SENT_TO_PLACE: &'static str;
+    /// How the items `$1`, `[{batch_id, message_id}]`, stand.
+    const ITEM_OUTCOMES: &'static str;
+    /// Where those of the DLQs `$1` (a JSON list of ids) send to of which something is still open.
+    const OPEN_TARGETS: &'static str;
+    /// Links the new messages `$1`, `[{id, replay_of, lap}]`, with what they came back from.
+    const LINK_RETURNS: &'static str;
+    /// Notes at the items `$1`, `[{batch_id, message_id, returned_as}]`, that they came back.
+    const NOTE_RETURNS: &'static str;
+    /// Keeps the traces `$1`, `[{dlq_id, topic, partition, place_offset, message_id, at_ms}]`.
+    const ADD_TRACES: &'static str;
+    /// Stores the outcomes `$1`, `[{batch_id, message_id, outcome, proof, returned_as}]`, of items, at `$2`.
+    const RESOLVE_ITEMS: &'static str;
+    /// DLQ and group of each of the messages `$1` (a JSON list of ids), each pair once.
+    const PLACES_OF: &'static str;
+    /// Batches of the cluster `$1` that began at `$2` or later and whose target is not known to be replaced: id, target, Kafka's id of it.
+    const TARGETS_SENT_TO: &'static str;
+    /// Replaces the looks `$1`, `[{cluster, consumer_group, topic, partition, at_ms, committed, passed_from, members}]`, unless there are newer ones.
+    const SAVE_LOOKS: &'static str;
+    /// At most `$4` pending items of the batch `$1` that lie in the stretches `$2`, `[{partition, from_offset, to_offset}]`, are passed as of `$3`.
+    const MARK_PASSED: &'static str;
 }
 
 /// Each text once, with what PostgreSQL and SQLite write for the list `$1`.
@@ -118,6 +174,57 @@ macro_rules! fold {
              ON CONFLICT (dlq_id, kind, ref) DO UPDATE SET amount = counters.amount + excluded.amount,
                 first_ms = CASE WHEN counters.first_ms <= excluded.first_ms THEN counters.first_ms ELSE excluded.first_ms END,
                 last_ms = CASE WHEN counters.last_ms >= excluded.last_ms THEN counters.last_ms ELSE excluded.last_ms END"
+        )
+    };
+}
+
+/// A conflict is with the message's item in another live batch, or in this one: a chunk that is frozen twice.
+macro_rules! add_items {
+    (@ $items:literal) => {
+        concat!(
+            "INSERT INTO replay_items (batch_id, message_id, place, key_hash, group_id, stage, lap, origin_partition, live, taken_up, state, body_hash)
+             SELECT $1, m.id, COALESCE(m.origin_offset, m.id), i.key_hash, m.group_id, -1, m.lap, m.origin_partition, true, i.taken_up, 'pending', m.body_hash
+             FROM ",
+            $items,
+            " JOIN messages m ON m.id = i.message_id WHERE true ORDER BY m.id ON CONFLICT DO NOTHING RETURNING message_id"
+        )
+    };
+    (postgres) => {
+        add_items!(@ "json_to_recordset($2::json) AS i(message_id BIGINT, key_hash BIGINT, taken_up BOOLEAN)")
+    };
+    (sqlite) => {
+        add_items!(@ "(SELECT value ->> 'message_id' AS message_id, value ->> 'key_hash' AS key_hash, value ->> 'taken_up' AS taken_up FROM json_each($2)) AS i")
+    };
+}
+
+macro_rules! waiting_among {
+    ($ids:literal) => {
+        concat!(
+            "SELECT origin_topic, consumer_group, COUNT(*) FROM messages WHERE id IN (",
+            $ids,
+            ") AND dlq_id = $2 AND state IN ('quarantined', 'under_review') GROUP BY origin_topic, consumer_group"
+        )
+    };
+}
+
+macro_rules! to_check {
+    ($ids:literal) => {
+        concat!(
+            "SELECT m.id, d.topic, m.partition, m.record_offset, m.record_at_ms, m.record_key, b.value, b.headers, m.origin_at_ms, m.timestamp_suspect,
+                m.lap, m.origin_topic, m.origin_partition
+             FROM messages m JOIN dlqs d ON d.id = m.dlq_id LEFT JOIN bodies b ON b.message_id = m.id WHERE m.id IN (",
+            $ids,
+            ") ORDER BY m.id"
+        )
+    };
+}
+
+macro_rules! release_items {
+    ($ids:literal) => {
+        concat!(
+            "UPDATE replay_items SET state = $5, live = $6, note = $3, resolved_at_ms = $4 WHERE batch_id = $1 AND state = 'pending' AND message_id IN (",
+            $ids,
+            ") RETURNING message_id, taken_up"
         )
     };
 }
@@ -181,8 +288,8 @@ macro_rules! add_groups {
 
 macro_rules! add_transitions {
     ($db:ident) => {
-        insert_rows!($db "transitions (message_id, dlq_id, at_ms, batch_id, from_state, to_state, move, actor, reason, evidence)"
-            ("message_id" "BIGINT", "dlq_id" "BIGINT", "at_ms" "BIGINT", "batch_id" "BIGINT", "from_state" "TEXT", "to_state" "TEXT", "move" "TEXT",
+        insert_rows!($db "transitions (message_id, dlq_id, at_ms, batch_id, review_id, from_state, to_state, move, actor, reason, evidence)"
+            ("message_id" "BIGINT", "dlq_id" "BIGINT", "at_ms" "BIGINT", "batch_id" "BIGINT", "review_id" "BIGINT", "from_state" "TEXT", "to_state" "TEXT", "move" "TEXT",
              "actor" "TEXT", "reason" "TEXT", "evidence" "TEXT") "")
     };
 }
@@ -213,6 +320,31 @@ macro_rules! set_outcomes {
     };
 }
 
+/// Both databases join the list by name; only how it is taken apart differs.
+macro_rules! move_items {
+    ($rows:literal) => {
+        concat!(
+            "UPDATE replay_items AS i SET state = b.to_state, live = b.live, note = COALESCE(b.note, i.note), blocked_by = COALESCE(b.blocked_by, i.blocked_by),
+                unchecked = COALESCE(b.unchecked, i.unchecked), target_partition = COALESCE(b.target_partition, i.target_partition),
+                lower_bound = COALESCE(b.lower_bound, i.lower_bound), intended_at_ms = COALESCE(b.intended_at_ms, i.intended_at_ms),
+                epoch = COALESCE(b.epoch, i.epoch), sent_offset = COALESCE(b.sent_offset, i.sent_offset), sent_at_ms = COALESCE(b.sent_at_ms, i.sent_at_ms),
+                outcome = COALESCE(b.outcome, i.outcome)
+             FROM ", $rows, " WHERE i.batch_id = $1 AND i.message_id = b.message_id AND i.state = b.from_state"
+        )
+    };
+}
+
+macro_rules! items_to_send {
+    ($ids:literal) => {
+        concat!(
+            "SELECT i.message_id, i.place, i.key_hash, i.lap, i.forecast, i.intended_at_ms, d.topic, m.partition, m.record_offset, m.record_at_ms,
+                m.record_key, m.state, m.group_id, m.origin_topic, m.origin_partition, m.origin_offset, m.origin_at_ms, m.timestamp_suspect, b.value, b.headers
+             FROM ", $ids, " JOIN replay_items i ON i.batch_id = $1 AND i.message_id = ids.value AND i.state = 'pending'
+             JOIN messages m ON m.id = i.message_id JOIN dlqs d ON d.id = m.dlq_id LEFT JOIN bodies b ON b.message_id = m.id"
+        )
+    };
+}
+
 macro_rules! save_samples {
     ($db:ident) => {
         insert_rows!($db "samples (dlq_id, at_ms, uncollected, depth, at_risk_state, at_risk_left_ms, error)"
@@ -228,6 +360,126 @@ macro_rules! save_partition_samples {
             ("dlq_id" "BIGINT", "incarnation" "INTEGER", "partition" "INTEGER", "at_ms" "BIGINT", "position" "BIGINT", "log_start" "BIGINT", "log_end" "BIGINT", "error" "TEXT")
             "WHERE true ON CONFLICT (dlq_id, incarnation, partition) DO UPDATE SET at_ms = excluded.at_ms, position = excluded.position,
              log_start = excluded.log_start, log_end = excluded.log_end, error = excluded.error")
+    };
+}
+
+/// A JSON list of rows `x`: its columns with their PostgreSQL types.
+macro_rules! listed {
+    (postgres $list:literal ($($column:literal $kind:literal),+)) => {
+        concat!("json_to_recordset(", $list, "::json) AS x(", insert_rows!(@join $(($column, " ", $kind)),+), ")")
+    };
+    (sqlite $list:literal ($($column:literal $kind:literal),+)) => {
+        concat!("(SELECT ", insert_rows!(@join $(("value ->> '", $column, "' AS ", $column)),+), " FROM json_each(", $list, ")) AS x")
+    };
+}
+
+/// The topic that a batch sends to, and Kafka's id of it, out of its plan.
+macro_rules! of_plan {
+    (postgres $field:literal) => {
+        concat!("(b.plan::json ->> '", $field, "')")
+    };
+    (sqlite $field:literal) => {
+        concat!("(b.plan ->> '", $field, "')")
+    };
+}
+
+macro_rules! replaying_dlqs {
+    ($ids:literal) => {
+        concat!("SELECT d.id, EXISTS (SELECT 1 FROM batches b WHERE b.dlq_id = d.id AND b.started_at_ms IS NOT NULL AND b.verified_at_ms IS NULL)
+             FROM dlqs d WHERE d.id IN (", $ids, ") AND EXISTS (SELECT 1 FROM batches b WHERE b.dlq_id = d.id AND b.started_at_ms IS NOT NULL)")
+    };
+}
+
+macro_rules! sent_by_id {
+    ($db:ident) => {
+        concat!("SELECT x.new_id, i.batch_id, i.message_id, i.intended_at_ms, m.lap FROM ",
+            listed!($db "$1" ("new_id" "BIGINT", "dlq_id" "BIGINT", "uid" "TEXT", "message_id" "BIGINT")),
+            " JOIN batches b ON b.uid = x.uid AND b.dlq_id = x.dlq_id
+             JOIN replay_items i ON i.batch_id = b.id AND i.message_id = x.message_id
+             JOIN messages m ON m.id = i.message_id WHERE i.intended_at_ms IS NOT NULL")
+    };
+}
+
+macro_rules! sent_to_place {
+    ($db:ident) => {
+        concat!("SELECT x.new_id, i.batch_id, i.message_id, i.intended_at_ms, m.lap FROM ",
+            listed!($db "$1" ("new_id" "BIGINT", "dlq_id" "BIGINT", "topic" "TEXT", "partition" "INTEGER", "place_offset" "BIGINT", "failed_at_ms" "BIGINT")),
+            " JOIN replay_items i ON i.sent_offset = x.place_offset AND i.target_partition = x.partition
+             JOIN batches b ON b.id = i.batch_id AND b.dlq_id = x.dlq_id
+             JOIN messages m ON m.id = i.message_id
+             WHERE x.topic IN (", of_plan!($db "target"), ", ", of_plan!($db "target_id"), ") AND x.failed_at_ms + $2 >= i.intended_at_ms
+                AND i.intended_at_ms >= $3 AND (b.replaced_at_ms IS NULL OR x.failed_at_ms < b.replaced_at_ms)")
+    };
+}
+
+macro_rules! item_outcomes {
+    ($db:ident) => {
+        concat!("SELECT i.batch_id, i.message_id, i.outcome, i.proof FROM ", listed!($db "$1" ("batch_id" "BIGINT", "message_id" "BIGINT")),
+            " JOIN replay_items i ON i.batch_id = x.batch_id AND i.message_id = x.message_id")
+    };
+}
+
+macro_rules! open_targets {
+    ($db:ident $ids:literal) => {
+        concat!("SELECT DISTINCT b.dlq_id, ", of_plan!($db "target"), " AS target, ", of_plan!($db "target_id"), " AS target_id FROM batches b
+             WHERE b.started_at_ms IS NOT NULL AND b.verified_at_ms IS NULL AND b.dlq_id IN (", $ids, ")")
+    };
+}
+
+macro_rules! targets_sent_to {
+    ($db:ident) => {
+        concat!("SELECT b.id, ", of_plan!($db "target"), ", ", of_plan!($db "target_id"), " FROM batches b JOIN dlqs d ON d.id = b.dlq_id
+             WHERE d.cluster = $1 AND b.started_at_ms >= $2 AND b.replaced_at_ms IS NULL AND ", of_plan!($db "target_id"), " IS NOT NULL ORDER BY b.id")
+    };
+}
+
+macro_rules! link_returns {
+    ($db:ident) => {
+        update_messages!($db "replay_of = x.replay_of, lap = CASE WHEN m.lap < x.lap THEN x.lap ELSE m.lap END"
+            ("id" "BIGINT", "replay_of" "BIGINT", "lap" "INTEGER") "m.replay_of IS NULL")
+    };
+}
+
+macro_rules! note_returns {
+    ($db:ident) => {
+        concat!("UPDATE replay_items AS i SET returned_as = x.returned_as FROM ",
+            listed!($db "$1" ("batch_id" "BIGINT", "message_id" "BIGINT", "returned_as" "BIGINT")),
+            " WHERE i.batch_id = x.batch_id AND i.message_id = x.message_id AND i.returned_as IS NULL")
+    };
+}
+
+macro_rules! add_traces {
+    ($db:ident) => {
+        insert_rows!($db "return_traces (dlq_id, topic, partition, \"offset\", message_id, at_ms)"
+            ("dlq_id" "BIGINT", "topic" "TEXT", "partition" "INTEGER", "place_offset" "BIGINT", "message_id" "BIGINT", "at_ms" "BIGINT")
+            "WHERE true ON CONFLICT DO NOTHING")
+    };
+}
+
+macro_rules! resolve_items {
+    ($db:ident) => {
+        concat!("UPDATE replay_items AS i SET outcome = x.outcome, proof = x.proof, returned_as = COALESCE(i.returned_as, x.returned_as), resolved_at_ms = $2 FROM ",
+            listed!($db "$1" ("batch_id" "BIGINT", "message_id" "BIGINT", "outcome" "TEXT", "proof" "TEXT", "returned_as" "BIGINT")),
+            " WHERE i.batch_id = x.batch_id AND i.message_id = x.message_id")
+    };
+}
+
+macro_rules! save_looks {
+    ($db:ident) => {
+        insert_rows!($db "group_looks (cluster, consumer_group, topic, partition, at_ms, committed, passed_from, members)"
+            ("cluster" "TEXT", "consumer_group" "TEXT", "topic" "TEXT", "partition" "INTEGER", "at_ms" "BIGINT", "committed" "BIGINT", "passed_from" "BIGINT",
+             "members" "TEXT")
+            "WHERE true ON CONFLICT (cluster, consumer_group, topic, partition) DO UPDATE SET at_ms = excluded.at_ms, committed = excluded.committed,
+             passed_from = excluded.passed_from, members = excluded.members WHERE group_looks.at_ms <= excluded.at_ms")
+    };
+}
+
+macro_rules! mark_passed {
+    ($db:ident) => {
+        concat!("UPDATE replay_items SET passed_at_ms = $3 WHERE batch_id = $1 AND message_id IN (SELECT i.message_id FROM ",
+            listed!($db "$2" ("partition" "INTEGER", "from_offset" "BIGINT", "to_offset" "BIGINT")),
+            " JOIN replay_items i ON i.batch_id = $1 AND i.target_partition = x.partition AND i.sent_offset >= x.from_offset AND i.sent_offset < x.to_offset
+             WHERE i.outcome = 'pending' AND i.passed_at_ms IS NULL LIMIT $4)")
     };
 }
 
@@ -275,6 +527,12 @@ dialects! {
         "SELECT m.id, m.dlq_id, m.group_id, m.state, m.outcome, m.follow_up FROM json_array_elements_text($1::json) AS ids
          JOIN messages m ON m.id = ids.value::BIGINT ORDER BY m.id FOR UPDATE OF m",
         "SELECT m.id, m.dlq_id, m.group_id, m.state, m.outcome, m.follow_up FROM json_each($1) AS ids CROSS JOIN messages m ON m.id = ids.value ORDER BY m.id";
+    LIVE_ITEMS:
+        "SELECT i.message_id, i.batch_id FROM json_array_elements_text($1::json) AS ids JOIN replay_items i ON i.message_id = ids.value::BIGINT AND i.live",
+        "SELECT i.message_id, i.batch_id FROM json_each($1) AS ids CROSS JOIN replay_items i ON i.message_id = ids.value AND i.live";
+    CLOSE_FOLLOW_UPS:
+        "UPDATE messages SET follow_up = 'closed' WHERE id IN (SELECT value::BIGINT FROM json_array_elements_text($1::json)) AND follow_up = 'open'",
+        "UPDATE messages SET follow_up = 'closed' WHERE id IN (SELECT value FROM json_each($1)) AND follow_up = 'open'";
     MOVE_MESSAGES: move_messages!(postgres), move_messages!(sqlite);
     ADD_TRANSITIONS: add_transitions!(postgres), add_transitions!(sqlite);
     SET_OUTCOMES: set_outcomes!(postgres), set_outcomes!(sqlite);
@@ -305,6 +563,70 @@ dialects! {
     HEADERS_OF:
         "SELECT b.message_id, b.headers FROM json_array_elements_text($1::json) AS ids JOIN bodies b ON b.message_id = ids.value::BIGINT WHERE length(b.headers) <= $2",
         "SELECT b.message_id, b.headers FROM json_each($1) AS ids JOIN bodies b ON b.message_id = ids.value WHERE length(b.headers) <= $2";
+    LOCK_WANTED:
+        "SELECT id, state, origin_topic, key_hash, CASE WHEN key_hash IS NULL THEN record_key END AS masked_key FROM messages
+         WHERE id IN (SELECT value::BIGINT FROM json_array_elements_text($1::json)) AND dlq_id = $2 AND state IN ('quarantined', 'under_review') ORDER BY id FOR UPDATE",
+        "SELECT id, state, origin_topic, key_hash, CASE WHEN key_hash IS NULL THEN record_key END AS masked_key FROM messages
+         WHERE id IN (SELECT value FROM json_each($1)) AND dlq_id = $2 AND state IN ('quarantined', 'under_review') ORDER BY id";
+    ADD_ITEMS: add_items!(postgres), add_items!(sqlite);
+    IN_OTHER_BATCHES:
+        "SELECT batch_id, COUNT(*) FROM replay_items WHERE live AND batch_id <> $1
+         AND message_id IN (SELECT message_id FROM json_to_recordset($2::json) AS i(message_id BIGINT)) GROUP BY batch_id ORDER BY batch_id",
+        "SELECT batch_id, COUNT(*) FROM replay_items WHERE live AND batch_id <> $1
+         AND message_id IN (SELECT value ->> 'message_id' FROM json_each($2)) GROUP BY batch_id ORDER BY batch_id";
+    WAITING_AMONG:
+        waiting_among!("SELECT value::BIGINT FROM json_array_elements_text($1::json)"), waiting_among!("SELECT value FROM json_each($1)");
+    TO_CHECK:
+        to_check!("SELECT value::BIGINT FROM json_array_elements_text($1::json)"), to_check!("SELECT value FROM json_each($1)");
+    SET_FORECASTS:
+        "UPDATE replay_items SET forecast = f.forecast, note = f.note, blocked_by = NULL, stage = $3
+         FROM json_to_recordset($2::json) AS f(message_id BIGINT, forecast TEXT, note TEXT)
+         WHERE replay_items.batch_id = $1 AND replay_items.message_id = f.message_id AND replay_items.state = 'pending'",
+        "UPDATE replay_items SET forecast = f.forecast, note = f.note, blocked_by = NULL, stage = $3
+         FROM (SELECT value ->> 'message_id' AS message_id, value ->> 'forecast' AS forecast, value ->> 'note' AS note FROM json_each($2)) AS f
+         WHERE replay_items.batch_id = $1 AND replay_items.message_id = f.message_id AND replay_items.state = 'pending'";
+    SET_STAGES:
+        "UPDATE replay_items SET stage = s.stage FROM json_to_recordset($2::json) AS s(message_id BIGINT, stage INTEGER)
+         WHERE replay_items.batch_id = $1 AND replay_items.message_id = s.message_id AND replay_items.state = 'pending'",
+        "UPDATE replay_items SET stage = s.stage FROM (SELECT value ->> 'message_id' AS message_id, value ->> 'stage' AS stage FROM json_each($2)) AS s
+         WHERE replay_items.batch_id = $1 AND replay_items.message_id = s.message_id AND replay_items.state = 'pending'";
+    RELEASE_ITEMS:
+        release_items!("SELECT value::BIGINT FROM json_array_elements_text($2::json)"), release_items!("SELECT value FROM json_each($2)");
+    MOVE_ITEMS:
+        move_items!("json_to_recordset($2::json) AS b(message_id BIGINT, from_state TEXT, to_state TEXT, live BOOLEAN, note TEXT, blocked_by BIGINT, unchecked BOOLEAN,
+            target_partition INTEGER, lower_bound BIGINT, intended_at_ms BIGINT, epoch BIGINT, sent_offset BIGINT, sent_at_ms BIGINT, outcome TEXT)"),
+        move_items!("(SELECT value ->> 'message_id' AS message_id, value ->> 'from_state' AS from_state, value ->> 'to_state' AS to_state, value ->> 'live' AS live,
+            value ->> 'note' AS note, value ->> 'blocked_by' AS blocked_by, value ->> 'unchecked' AS unchecked, value ->> 'target_partition' AS target_partition,
+            value ->> 'lower_bound' AS lower_bound, value ->> 'intended_at_ms' AS intended_at_ms, value ->> 'epoch' AS epoch, value ->> 'sent_offset' AS sent_offset,
+            value ->> 'sent_at_ms' AS sent_at_ms, value ->> 'outcome' AS outcome FROM json_each($2)) AS b");
+    ITEMS_TO_SEND:
+        items_to_send!("(SELECT value::BIGINT AS value FROM json_array_elements_text($2::json)) AS ids"), items_to_send!("json_each($2) AS ids");
+    PLACES_OF_ITEMS:
+        "SELECT message_id, place FROM replay_items WHERE batch_id = $1 AND message_id IN (SELECT value::BIGINT FROM json_array_elements_text($2::json))",
+        "SELECT message_id, place FROM replay_items WHERE batch_id = $1 AND message_id IN (SELECT value FROM json_each($2))";
+    ARRIVALS_OF_GROUPS:
+        "SELECT CAST(COALESCE(SUM(n.recent), 0) AS BIGINT) FROM json_array_elements_text($1::json) AS ids CROSS JOIN LATERAL (
+            SELECT COUNT(*) AS recent FROM (SELECT m.dead_lettered_at_ms FROM messages m WHERE m.group_id = ids.value::BIGINT ORDER BY m.id DESC LIMIT $3) newest
+            WHERE newest.dead_lettered_at_ms >= $2) n",
+        "SELECT COALESCE(SUM((SELECT COUNT(*) FROM (SELECT m.dead_lettered_at_ms FROM messages m WHERE m.group_id = ids.value ORDER BY m.id DESC LIMIT $3) newest
+            WHERE newest.dead_lettered_at_ms >= $2)), 0) FROM json_each($1) AS ids";
+    REPLAYING_DLQS:
+        replaying_dlqs!("SELECT value::BIGINT FROM json_array_elements_text($1::json)"), replaying_dlqs!("SELECT value FROM json_each($1)");
+    SENT_BY_ID: sent_by_id!(postgres), sent_by_id!(sqlite);
+    SENT_TO_PLACE: sent_to_place!(postgres), sent_to_place!(sqlite);
+    ITEM_OUTCOMES: item_outcomes!(postgres), item_outcomes!(sqlite);
+    OPEN_TARGETS:
+        open_targets!(postgres "SELECT value::BIGINT FROM json_array_elements_text($1::json)"), open_targets!(sqlite "SELECT value FROM json_each($1)");
+    LINK_RETURNS: link_returns!(postgres), link_returns!(sqlite);
+    NOTE_RETURNS: note_returns!(postgres), note_returns!(sqlite);
+    ADD_TRACES: add_traces!(postgres), add_traces!(sqlite);
+    RESOLVE_ITEMS: resolve_items!(postgres), resolve_items!(sqlite);
+    PLACES_OF:
+        "SELECT DISTINCT dlq_id, group_id FROM messages WHERE id IN (SELECT value::BIGINT FROM json_array_elements_text($1::json))",
+        "SELECT DISTINCT dlq_id, group_id FROM messages WHERE id IN (SELECT value FROM json_each($1))";
+    TARGETS_SENT_TO: targets_sent_to!(postgres), targets_sent_to!(sqlite);
+    SAVE_LOOKS: save_looks!(postgres), save_looks!(sqlite);
+    MARK_PASSED: mark_passed!(postgres), mark_passed!(sqlite);
     FOR_EACH:
         "SELECT c.id FROM {outer} CROSS JOIN LATERAL ({inner}) c",
         "SELECT c.value AS id FROM {outer} CROSS JOIN json_each((SELECT json_group_array(i.id) FROM ({inner}) i)) c";

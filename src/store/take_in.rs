@@ -11,8 +11,9 @@ use super::counters::{Delta, deltas_of_new};
 use super::messages::{PartitionBatch, TakeIn};
 use super::notify::Hint;
 use super::positions::PartitionId;
+use super::returns::recognise;
 use super::sql_pieces::{Dialect as _, rows};
-use super::{Store, StoreError};
+use super::{Store, StoreError, Tx};
 use crate::domain::message::NewMessage;
 
 /// What is stored of a partition's offsets, in `[$4, $5]`.
@@ -29,44 +30,69 @@ impl Store {
         let groups = self.group_ids(batches).await?;
         let moves: Vec<Move> = batches.iter().map(Move::of).collect();
         let moves = rows(&moves);
+        let mut tx = self.begin().await?;
+        let held =
+            in_tx!(tx, |connection| { sqlx::query_as::<Db, Held>(Db::LOCK_POSITIONS).bind(&moves).fetch_all(&mut *connection).await? })?;
+        let moved = moved(batches, &held);
+        if !moved.is_empty() {
+            return Ok(TakeIn::Moved(moved));
+        }
+        let new = not_stored(&mut tx, batches, &moves).await?;
+        let stored = new.len() as u64;
         let mut changed = BTreeSet::new();
-        let taken = transaction!(self, |tx| {
-            let held = sqlx::query_as::<Db, Held>(Db::LOCK_POSITIONS).bind(&moves).fetch_all(&mut *tx).await?;
-            let moved = moved(batches, &held);
-            if moved.is_empty() {
-                let newest = sqlx::query_as::<Db, Newest>(Db::NEWEST_OFFSETS).bind(&moves).fetch_all(&mut *tx).await?;
-                let newest: HashMap<PartitionId, i64> = newest.into_iter().filter_map(Newest::entry).collect();
-                let mut new = Vec::new();
-                for batch in batches {
-                    let mut stored = Stored::default();
-                    if let Some((first, last)) = overlap(batch, newest.get(&batch.id).copied()) {
-                        let id = batch.id;
-                        let query =
-                            sqlx::query_as::<Db, (i64, i32, Vec<u8>)>(STORED).bind(id.dlq_id).bind(id.incarnation).bind(id.partition);
-                        stored = Stored::from(query.bind(first).bind(last).fetch_all(&mut *tx).await?);
-                    }
-                    new.extend(batch.messages.iter().filter_map(|message| Some((batch.id, stored.place(message)?, message))));
-                }
-                let stored = new.len() as u64;
-                if stored > 0 {
-                    let ids = sqlx::query_scalar::<Db, i64>(Db::MESSAGE_IDS).bind(stored as i64).fetch_all(&mut *tx).await?;
-                    let new = with_ids(new, &ids, &groups);
-                    Db::insert(&mut *tx, &new).await?;
-                    changed = new.iter().flat_map(|row| [Hint::Dlq(row.partition.dlq_id), Hint::Group(row.group_id)]).collect();
-                    sqlx::query(Db::ADD_DELTAS).bind(rows(&deltas(&new))).execute(&mut *tx).await?;
-                }
-                sqlx::query(Db::MOVE_POSITIONS).bind(&moves).bind(now_ms).execute(&mut *tx).await?;
-                TakeIn::Committed { stored }
-            } else {
-                // Nothing was written; the commit that follows only lets go of the locks.
-                TakeIn::Moved(moved)
-            }
+        if stored > 0 {
+            let new = insert(&mut tx, new, &groups).await?;
+            changed.extend(new.iter().flat_map(|row| [Hint::Dlq(row.partition.dlq_id), Hint::Group(row.group_id)]));
+            changed.extend(recognise(&mut tx, &new, now_ms).await?);
+        }
+        in_tx!(tx, |connection| {
+            sqlx::query(Db::MOVE_POSITIONS).bind(&moves).bind(now_ms).execute(&mut *connection).await?;
         })?;
+        tx.commit().await?;
         if !changed.is_empty() {
             self.changed(&changed.into_iter().collect::<Vec<_>>());
         }
-        Ok(taken)
+        Ok(TakeIn::Committed { stored })
     }
+}
+
+/// The messages that are not in the table yet, with the `rewrite` number that each gets.
+async fn not_stored<'a>(
+    tx: &mut Tx,
+    batches: &'a [PartitionBatch],
+    moves: &str,
+) -> Result<Vec<(PartitionId, i32, &'a NewMessage)>, StoreError> {
+    in_tx!(tx, |connection| {
+        let newest = sqlx::query_as::<Db, Newest>(Db::NEWEST_OFFSETS).bind(moves).fetch_all(&mut *connection).await?;
+        let newest: HashMap<PartitionId, i64> = newest.into_iter().filter_map(Newest::entry).collect();
+        let mut new = Vec::new();
+        for batch in batches {
+            let mut stored = Stored::default();
+            if let Some((first, last)) = overlap(batch, newest.get(&batch.id).copied()) {
+                let id = batch.id;
+                let query = sqlx::query_as::<Db, (i64, i32, Vec<u8>)>(STORED).bind(id.dlq_id).bind(id.incarnation).bind(id.partition);
+                stored = Stored::from(query.bind(first).bind(last).fetch_all(&mut *connection).await?);
+            }
+            new.extend(batch.messages.iter().filter_map(|message| Some((batch.id, stored.place(message)?, message))));
+        }
+        new
+    })
+}
+
+/// Puts new messages into the table and counts them.
+async fn insert<'a>(
+    tx: &mut Tx,
+    new: Vec<(PartitionId, i32, &'a NewMessage)>,
+    groups: &GroupIds<'_>,
+) -> Result<Vec<NewRow<'a>>, StoreError> {
+    let count = new.len() as i64;
+    let ids = in_tx!(tx, |connection| { sqlx::query_scalar::<Db, i64>(Db::MESSAGE_IDS).bind(count).fetch_all(&mut *connection).await? })?;
+    let new = with_ids(new, &ids, groups);
+    in_tx!(tx, |connection| {
+        Db::insert(&mut *connection, &new).await?;
+        sqlx::query(Db::ADD_DELTAS).bind(rows(&deltas(&new))).execute(&mut *connection).await?;
+    })?;
+    Ok(new)
 }
 
 #[derive(serde::Serialize)]

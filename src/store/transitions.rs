@@ -39,27 +39,38 @@ pub struct Transition {
     pub at_ms: i64,
     pub from_state: String,
     pub to_state: String,
-    /// The word of a [`Move`], maybe of a later version.
+    /// The word of a [`Move`], maybe of a later version; or [`FOLLOW_UP_CLOSED`], which moves nothing.
     #[sqlx(rename = "move")]
     pub movement: String,
     pub actor: String,
     pub batch_id: Option<i64>,
+    pub review_id: Option<i64>,
     pub reason: Option<String>,
     pub evidence: Option<String>,
 }
 
+/// What stands in the history where a follow-up was closed: the message stays archived.
+pub const FOLLOW_UP_CLOSED: &str = "follow_up_closed";
+
 /// How much of a history is read at once: more than laps, holds and hands leave in years.
 const HISTORY_LIMIT: i64 = 1_000;
 
-/// What a move needs to know of a message.
-#[derive(sqlx::FromRow)]
-struct Locked {
-    id: i64,
-    dlq_id: i64,
-    group_id: i64,
-    state: String,
-    outcome: Option<String>,
-    follow_up: Option<String>,
+/// A message that nobody else changes before the transaction ends.
+#[derive(Debug, Clone, PartialEq, Eq, sqlx::FromRow)]
+pub struct Locked {
+    pub id: i64,
+    pub dlq_id: i64,
+    pub group_id: i64,
+    /// The word of a [`MessageState`].
+    pub state: String,
+    pub outcome: Option<String>,
+    pub follow_up: Option<String>,
+}
+
+impl Locked {
+    pub fn follow_up_is_open(&self) -> bool {
+        self.follow_up.as_deref() == Some(FollowUp::Open.as_str())
+    }
 }
 
 /// A message after its moves, as the statement takes it.
@@ -97,6 +108,7 @@ struct Step<'a> {
     dlq_id: i64,
     at_ms: i64,
     batch_id: Option<i64>,
+    review_id: Option<i64>,
     from_state: &'static str,
     to_state: &'static str,
     #[serde(rename = "move")]
@@ -129,6 +141,19 @@ fn path(change: &Change<'_>) -> Result<Vec<(MessageState, Move, MessageState)>, 
 /// # Errors
 /// The database could not be asked, or a change holds a move that its state does not know ([`StoreError::InvalidMove`]): nothing was written.
 pub async fn move_messages(tx: &mut Tx, changes: &[Change<'_>], cause: &Cause<'_>) -> Result<Vec<i64>, StoreError> {
+    move_in_review(tx, changes, cause, None).await
+}
+
+/// The same for a review, so that what it did can be found again.
+///
+/// # Errors
+/// As [`move_messages`].
+pub async fn move_in_review(
+    tx: &mut Tx,
+    changes: &[Change<'_>],
+    cause: &Cause<'_>,
+    review_id: Option<i64>,
+) -> Result<Vec<i64>, StoreError> {
     let paths = changes.iter().map(path).collect::<Result<Vec<_>, _>>()?;
     let ids: Vec<i64> = changes.iter().map(|change| change.message_id).collect();
     let mut there = lock(tx, &ids).await?;
@@ -149,6 +174,7 @@ pub async fn move_messages(tx: &mut Tx, changes: &[Change<'_>], cause: &Cause<'_
                 dlq_id: message.dlq_id,
                 at_ms: cause.at_ms,
                 batch_id: cause.batch_id,
+                review_id,
                 from_state: from.as_str(),
                 to_state: to.as_str(),
                 movement: movement.as_str(),
@@ -173,7 +199,10 @@ pub async fn move_messages(tx: &mut Tx, changes: &[Change<'_>], cause: &Cause<'_
 }
 
 /// Locks messages in the order of their ids; those that do not exist are absent.
-async fn lock(tx: &mut Tx, ids: &[i64]) -> Result<HashMap<i64, Locked>, StoreError> {
+///
+/// # Errors
+/// The database could not be asked.
+pub async fn lock(tx: &mut Tx, ids: &[i64]) -> Result<HashMap<i64, Locked>, StoreError> {
     let found =
         in_tx!(tx, |connection| { sqlx::query_as::<Db, Locked>(Db::LOCK_MESSAGES).bind(rows(ids)).fetch_all(&mut *connection).await? })?;
     Ok(found.into_iter().map(|message| (message.id, message)).collect())
@@ -184,13 +213,55 @@ fn count(counted: &mut Changes, message: &Locked, from: MessageState, to: Messag
     counted.add(dlq_id, state_kind(from), 0, -1);
     counted.add(dlq_id, state_kind(to), 0, 1);
     counted.add(dlq_id, GROUP_OPEN, group_id, i64::from(to.is_open()) - i64::from(from.is_open()));
-    let open = |follow_up: Option<&str>| i64::from(follow_up == Some(FollowUp::Open.as_str()));
-    counted.add(dlq_id, FOLLOW_UP, 0, open(rest.follow_up) - open(message.follow_up.as_deref()));
+    let open = rest.follow_up == Some(FollowUp::Open.as_str());
+    counted.add(dlq_id, FOLLOW_UP, 0, i64::from(open) - i64::from(message.follow_up_is_open()));
     counted.outcome(dlq_id, group_id, outcome(message.outcome.as_deref()), outcome(rest.outcome));
 }
 
 fn outcome(word: Option<&str>) -> Option<Outcome> {
     Outcome::ALL.into_iter().find(|outcome| Some(outcome.as_str()) == word)
+}
+
+/// Closes the follow-ups of locked messages that are open, with a row in the history of each. Returns the ids of those, in order.
+///
+/// # Errors
+/// The database could not be asked.
+pub async fn close_follow_ups(
+    tx: &mut Tx,
+    messages: &[&Locked],
+    reason: &str,
+    cause: &Cause<'_>,
+    review_id: i64,
+) -> Result<Vec<i64>, StoreError> {
+    let open: Vec<&Locked> = messages.iter().copied().filter(|message| message.follow_up_is_open()).collect();
+    let mut ids: Vec<i64> = open.iter().map(|message| message.id).collect();
+    if ids.is_empty() {
+        return Ok(ids);
+    }
+    let (archived, actor) = (MessageState::Archived.as_str(), text(cause.actor));
+    let step = |message: &&Locked| Step {
+        message_id: message.id,
+        dlq_id: message.dlq_id,
+        at_ms: cause.at_ms,
+        batch_id: cause.batch_id,
+        review_id: Some(review_id),
+        from_state: archived,
+        to_state: archived,
+        movement: FOLLOW_UP_CLOSED,
+        actor: &actor,
+        reason: Some(text(reason)),
+        evidence: None,
+    };
+    let steps: Vec<Step<'_>> = open.iter().map(step).collect();
+    in_tx!(tx, |connection| {
+        sqlx::query(Db::CLOSE_FOLLOW_UPS).bind(rows(&ids)).execute(&mut *connection).await?;
+        sqlx::query(Db::ADD_TRANSITIONS).bind(rows(&steps)).execute(&mut *connection).await?;
+    })?;
+    let mut counted = Changes::default();
+    open.iter().for_each(|message| counted.add(message.dlq_id, FOLLOW_UP, 0, -1));
+    counted.append(tx).await?;
+    ids.sort_unstable();
+    Ok(ids)
 }
 
 /// A message whose outcome is set, as the statement takes it.
@@ -241,7 +312,7 @@ impl Store {
     /// # Errors
     /// The database could not be asked.
     pub async fn transitions(&self, message_id: i64) -> Result<Vec<Transition>, StoreError> {
-        const SQL: &str = "SELECT id, at_ms, from_state, to_state, move, actor, batch_id, reason, evidence FROM transitions
+        const SQL: &str = "SELECT id, at_ms, from_state, to_state, move, actor, batch_id, review_id, reason, evidence FROM transitions
              WHERE message_id = $1 ORDER BY id DESC LIMIT $2";
         let mut steps =
             read!(self, |pool| { sqlx::query_as::<Db, Transition>(SQL).bind(message_id).bind(HISTORY_LIMIT).fetch_all(pool).await? })?;

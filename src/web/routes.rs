@@ -6,7 +6,8 @@ use axum::middleware::{self, Next};
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::{MethodRouter, get, post};
 
-use super::pages::{self, access, dlq, export, group, live, message, messages, operations, overview, preferences, settings};
+use super::pages::replays::{self, batch, new, review};
+use super::pages::{self, access, dlq, export, group, live, message, messages, operations, overview, preferences, reviews, settings};
 use super::{AppState, assets, frame, guard};
 use crate::api::{self, Failure};
 use crate::domain::access::Role;
@@ -23,6 +24,7 @@ pub struct Route {
 const ANYONE: Option<Role> = None;
 const VIEWER: Option<Role> = Some(Role::Viewer);
 const OPERATOR: Option<Role> = Some(Role::Operator);
+const APPROVER: Option<Role> = Some(Role::Approver);
 const ADMIN: Option<Role> = Some(Role::Admin);
 
 const fn route(method: &'static str, path: &'static str, role: Option<Role>, handler: fn() -> MethodRouter<AppState>) -> Route {
@@ -47,6 +49,32 @@ pub const ROUTES: &[Route] = &[
     route("POST", "/groups/{id}/status", OPERATOR, || post(group::set_status)),
     route("GET", "/groups/{id}/notes", VIEWER, || get(pages::page_of_form)),
     route("POST", "/groups/{id}/notes", OPERATOR, || post(group::add_note)),
+    route("GET", "/replays", VIEWER, || get(replays::page)),
+    route("POST", "/replays", OPERATOR, || post(new::create)),
+    route("GET", "/replays/new", VIEWER, || get(new::page)),
+    route("GET", "/replays/{id}", VIEWER, || get(batch::page)),
+    route("GET", "/replays/{id}/review", VIEWER, || get(review::page)),
+    route("GET", "/replays/{id}/submit", VIEWER, || get(pages::page_of_form)),
+    route("POST", "/replays/{id}/submit", OPERATOR, || post(batch::submit)),
+    route("GET", "/replays/{id}/approve", VIEWER, || get(pages::page_of_form)),
+    route("POST", "/replays/{id}/approve", APPROVER, || post(review::approve)),
+    route("GET", "/replays/{id}/reject", VIEWER, || get(pages::page_of_form)),
+    route("POST", "/replays/{id}/reject", APPROVER, || post(review::reject)),
+    route("GET", "/replays/{id}/pause", VIEWER, || get(pages::page_of_form)),
+    route("POST", "/replays/{id}/pause", OPERATOR, || post(batch::pause)),
+    route("GET", "/replays/{id}/resume", VIEWER, || get(pages::page_of_form)),
+    route("POST", "/replays/{id}/resume", OPERATOR, || post(batch::resume)),
+    route("GET", "/replays/{id}/stop", VIEWER, || get(pages::page_of_form)),
+    route("POST", "/replays/{id}/stop", OPERATOR, || post(batch::stop)),
+    route("GET", "/replays/{id}/reopen", VIEWER, || get(pages::page_of_form)),
+    route("POST", "/replays/{id}/reopen", OPERATOR, || post(batch::reopen)),
+    route("GET", "/replays/{id}/slow-down", VIEWER, || get(pages::page_of_form)),
+    route("POST", "/replays/{id}/slow-down", OPERATOR, || post(batch::slow_down)),
+    route("GET", "/reviews", VIEWER, || get(reviews::list)),
+    route("POST", "/reviews", OPERATOR, || post(reviews::begin)),
+    route("GET", "/reviews/{id}", VIEWER, || get(reviews::page)),
+    route("GET", "/reviews/{id}/stop", VIEWER, || get(pages::page_of_form)),
+    route("POST", "/reviews/{id}/stop", OPERATOR, || post(reviews::stop)),
     route("GET", "/settings", VIEWER, || get(settings::page)),
     route("GET", "/settings/clusters/{cluster}/test", VIEWER, || get(settings::clusters)),
     route("POST", "/settings/clusters/{cluster}/test", ADMIN, || post(settings::test_cluster)),
@@ -57,6 +85,18 @@ pub const ROUTES: &[Route] = &[
     route("GET", "/api/v1/messages", VIEWER, || get(api::messages::list)),
     route("GET", "/api/v1/messages/{id}", VIEWER, || get(api::messages::one)),
     route("GET", "/api/v1/groups/{id}", VIEWER, || get(api::groups::one)),
+    route("GET", "/api/v1/replays", VIEWER, || get(api::replays::list)),
+    route("POST", "/api/v1/replays", OPERATOR, || post(api::replays::propose)),
+    route("GET", "/api/v1/replays/{id}", VIEWER, || get(api::replays::one)),
+    route("POST", "/api/v1/replays/{id}/submit", OPERATOR, || post(api::replays::submit)),
+    route("POST", "/api/v1/replays/{id}/approve", APPROVER, || post(api::replays::approve)),
+    route("POST", "/api/v1/replays/{id}/reject", APPROVER, || post(api::replays::reject)),
+    route("POST", "/api/v1/replays/{id}/pause", OPERATOR, || post(api::replays::pause)),
+    route("POST", "/api/v1/replays/{id}/resume", OPERATOR, || post(api::replays::resume)),
+    route("POST", "/api/v1/replays/{id}/stop", OPERATOR, || post(api::replays::stop)),
+    route("POST", "/api/v1/replays/{id}/reopen", OPERATOR, || post(api::replays::reopen)),
+    route("POST", "/api/v1/replays/{id}/slow-down", OPERATOR, || post(api::replays::slow_down)),
+    route("POST", "/api/v1/replays/{id}/emergency-review", APPROVER, || post(api::replays::review_emergency)),
     route("GET", "/metrics", VIEWER, || get(operations::metrics_on_main)),
     route("GET", "/healthz", ANYONE, || get(operations::healthz)),
     route("GET", "/readyz", ANYONE, || get(operations::readyz)),

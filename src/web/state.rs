@@ -21,6 +21,7 @@ use crate::services::heat::Heat;
 use crate::services::intake::ClusterStatus;
 use crate::services::messages::Messages;
 use crate::services::replay::Replays;
+use crate::services::review::Reviews;
 use crate::store::{Store, StoreError};
 
 /// What the configuration says that pages and API need.
@@ -217,5 +218,23 @@ impl FromRef<AppState> for Messages {
 impl FromRef<AppState> for Groups {
     fn from_ref(state: &AppState) -> Groups {
         Groups { store: state.store.clone(), clock: state.clock.clone(), dlqs: Arc::clone(&state.messages.dlqs) }
+    }
+}
+
+impl FromRef<AppState> for Replays {
+    fn from_ref(state: &AppState) -> Replays {
+        state.replays.clone()
+    }
+}
+
+impl FromRef<AppState> for Access {
+    fn from_ref(state: &AppState) -> Access {
+        state.access.clone()
+    }
+}
+
+impl FromRef<AppState> for Reviews {
+    fn from_ref(state: &AppState) -> Reviews {
+        Reviews { store: state.store.clone(), clock: state.clock.clone(), dlqs: Arc::clone(&state.messages.dlqs) }
     }
 }

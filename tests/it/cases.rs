@@ -84,6 +84,7 @@ fn stored(row: MessageRow, body: Body, kept: NewMessage) -> NewMessage {
         dead_lettered_at_ms: row.dead_lettered_at_ms,
         timestamp_suspect: row.timestamp_suspect,
         origin: (origin != Origin::default()).then_some(origin),
+        traces: kept.traces,
         ..kept
     }
 }

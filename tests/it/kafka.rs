@@ -1,6 +1,7 @@
 //! The Kafka room against the in-process broker (plain runs) and against a real one.
 
 mod flow;
+mod groups;
 mod look_ups;
 mod secured;
 mod wire;

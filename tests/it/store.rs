@@ -8,6 +8,7 @@
 use lazaret::domain::classify::FailureClass;
 use lazaret::domain::message::{GroupIdentity, NewMessage};
 use lazaret::domain::record::{Header, Record};
+use lazaret::domain::returns::Traces;
 use lazaret::store::Store;
 use lazaret::store::messages::{MessageFilter, MessageRow, PartitionBatch, TakeIn};
 use lazaret::store::positions::PartitionId;
@@ -50,6 +51,7 @@ fn message(partition: i32, offset: i64) -> NewMessage {
         exception_class: Some("java.net.SocketTimeoutException".into()),
         exception_message: Some("Read timed out after 30 ms".into()),
         origin: None,
+        traces: Traces::default(),
         consumer_group: Some("wallet".into()),
         attempts: Some(3),
         lap: 1,

@@ -13,6 +13,7 @@ mod values;
 mod wolverine;
 
 use super::record::{Header, Record};
+use super::returns::Place;
 use super::settings::DialectChoice;
 use reader::{Recognised, recognise, recognised_by_table};
 
@@ -145,6 +146,8 @@ pub struct Reading {
     /// Where in the pipeline it failed, for dialects that say so (Kafka Connect's stage).
     pub stage: Option<String>,
     pub dead_lettered_at: DeadLetteredAt,
+    /// Every whole place that the headers of any dialect name, repetitions included: of this failure and of older ones.
+    pub places: Vec<Place>,
 }
 
 /// Reads a record by the configured dialect, or by the first that is recognised. `configured_group` is used where the headers name no consumer group.
@@ -156,7 +159,11 @@ pub fn read(record: &Record, choice: &DialectChoice, configured_group: Option<&s
         _ => nothing(),
     };
     if reading.dialect != Dialect::None {
-        reading.history = recognised_by_table(record).filter(|dialect| *dialect != reading.dialect).collect();
+        let others = recognised_by_table(record).filter(|spec| spec.dialect != reading.dialect);
+        for spec in others {
+            reading.history.push(spec.dialect);
+            reading.places.append(&mut reader::places(record, spec));
+        }
     }
     if reading.consumer_group.is_none() {
         reading.consumer_group = configured_group.map(str::to_owned);
@@ -196,5 +203,6 @@ fn nothing() -> Reading {
         attempts: None,
         stage: None,
         dead_lettered_at: DeadLetteredAt::FirstSeen,
+        places: Vec::new(),
     }
 }

@@ -2,6 +2,7 @@
 //! to one pass through the dead-letter queue.
 
 use super::super::record::{Header, Record, display_both_ends, display_text_within};
+use super::super::returns::Place;
 use super::super::settings::DialectChoice;
 use super::table::{AFTER_UFORWARDER, BEFORE_UFORWARDER, CustomRow, Field, Meaning, RecordTime, Repeats, Spec, row};
 use super::uforwarder::{Metadata, Strictness};
@@ -54,8 +55,37 @@ fn first_of<'a>(record: &Record, rows: &'static [Spec<'static>]) -> Option<Recog
 }
 
 /// Every dialect whose headers are on the record, in the table's order.
-pub(super) fn recognised_by_table(record: &Record) -> impl Iterator<Item = Dialect> + '_ {
-    BEFORE_UFORWARDER.iter().chain(&AFTER_UFORWARDER).filter(|spec| is_of(record, spec)).map(|spec| spec.dialect)
+pub(super) fn recognised_by_table(record: &Record) -> impl Iterator<Item = &'static Spec<'static>> + '_ {
+    BEFORE_UFORWARDER.iter().chain(&AFTER_UFORWARDER).filter(|spec| is_of(record, spec))
+}
+
+/// Every whole place that the headers of a dialect name: one for each pass through a dead-letter queue or retry topic.
+pub(super) fn places(record: &Record, spec: &Spec<'_>) -> Vec<Place> {
+    let values = |meaning: Meaning| -> Vec<(usize, &Field<'_>, &[u8])> {
+        let Some(field) = spec.fields.iter().find(|field| field.meaning == meaning) else { return Vec::new() };
+        let repetitions = record.headers.iter().enumerate().filter(|(_, header)| header.name == field.name.as_bytes());
+        repetitions.filter_map(|(at, header)| Some((at, field, header.value.as_deref()?))).collect()
+    };
+    let topics = values(Meaning::OriginTopic);
+    if topics.is_empty() {
+        return Vec::new();
+    }
+    let (partitions, offsets) = (values(Meaning::OriginPartition), values(Meaning::OriginOffset));
+    // As many of each: the first belongs to the first, whatever the order within a pass. Else a pass left one out: what follows a topic's name, up to
+    // the next one, is of its pass.
+    let aligned = topics.len() == partitions.len() && topics.len() == offsets.len();
+    let of_pass = |values: &[(usize, &Field<'_>, &[u8])], pass: usize| {
+        let next = topics.get(pass + 1).map_or(usize::MAX, |(at, ..)| *at);
+        let followed = |(at, ..): &&(usize, &Field<'_>, &[u8])| topics[pass].0 < *at && *at < next;
+        let (_, field, bytes) = if aligned { values.get(pass) } else { values.iter().find(followed) }?;
+        number(field.form, bytes).map(|number| number.value).filter(|number| *number >= 0)
+    };
+    let place = |pass: usize| {
+        let (_, field, bytes) = topics[pass];
+        let topic = text(field.form, bytes, NAME_LIMIT)?;
+        Some(Place { topic, partition: of_pass(&partitions, pass)?.try_into().ok()?, offset: of_pass(&offsets, pass)? })
+    };
+    (0..topics.len()).filter_map(place).collect()
 }
 
 fn is_of(record: &Record, spec: &Spec<'_>) -> bool {
@@ -72,7 +102,7 @@ struct Places {
     second: usize,
 }
 
-fn places(headers: &[Header], name: &str) -> Option<Places> {
+fn repetitions(headers: &[Header], name: &str) -> Option<Places> {
     let mut found: Option<Places> = None;
     for (at, _) in headers.iter().enumerate().filter(|(_, header)| header.name == name.as_bytes()) {
         match &mut found {
@@ -98,14 +128,15 @@ struct Reader<'a> {
 
 impl<'a> Reader<'a> {
     fn new(record: &'a Record, spec: &'a Spec<'a>) -> Reader<'a> {
-        let anchor =
-            |meaning| spec.fields.iter().filter(|field| field.meaning == meaning).find_map(|field| places(&record.headers, field.name));
+        let anchor = |meaning| {
+            spec.fields.iter().filter(|field| field.meaning == meaning).find_map(|field| repetitions(&record.headers, field.name))
+        };
         Reader { headers: &record.headers, spec, topic: anchor(Meaning::OriginTopic), exception: anchor(Meaning::ExceptionClass) }
     }
 
     /// The repetition of a field that counts; null and empty values say nothing.
     fn bytes(&self, field: &Field<'_>) -> Option<&'a [u8]> {
-        let places = places(self.headers, field.name)?;
+        let places = repetitions(self.headers, field.name)?;
         let takes_first = (self.spec.repeats == Repeats::OriginFirst) == field.meaning.is_origin();
         let anchor = if field.meaning.is_origin() { self.topic } else { self.exception };
         // A pass may leave a header out (an exception without a message, say). With fewer repetitions than its anchor has, the
@@ -184,6 +215,7 @@ pub(super) fn read(record: &Record, spec: &Spec<'_>) -> Reading {
         attempts: reader.number(Meaning::Attempts),
         stage: reader.text(Meaning::Stage),
         dead_lettered_at: reader.dead_lettered_at(),
+        places: places(record, spec),
     }
 }
 

@@ -4,6 +4,7 @@
 //! has everything that a real one has.
 
 use super::super::record::{Record, display_text};
+use super::super::returns::Place;
 use super::{DeadLetteredAt, Dialect, FieldReading, Origin, Reading};
 
 /// How much a key must have in common with `DLQMetadata`.
@@ -52,6 +53,7 @@ impl Metadata {
                 timestamp_ms: (self.timestamp > 0).then(|| self.timestamp_ms()),
             }),
             attempts: Some(self.retry_count),
+            places: vec![Place { topic: self.topic.clone(), partition: self.partition, offset: self.offset }],
             dead_lettered_at: DeadLetteredAt::FirstSeen,
             ..super::nothing()
         }

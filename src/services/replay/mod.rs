@@ -1,12 +1,24 @@
 //! Replays: from a proposal to the last message that was sent. Verification is another service's (`services/verify.rs`).
 //!
-//! `propose` freezes and preflights, `approval` decides, `control` pauses and stops, `check` runs the two checks, `send` and `recover` execute under
+//! `propose` stores a draft, `prepare` freezes (`freeze`) and preflights it (`preflight`, `warn`), `plan` knows its digest, `approval` decides, `control` pauses and stops, `check` runs the two checks, `send` and `recover` execute under
 //! a lease, `pace` says how fast and `stage` how many.
 
 pub mod approval;
 pub mod check;
 pub mod control;
+pub mod executor;
+mod freeze;
+mod pace;
+pub mod plan;
+mod preflight;
+pub mod prepare;
+pub mod preview;
 pub mod propose;
+mod recover;
+mod rights;
+mod send;
+mod stage;
+mod warn;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -62,6 +74,11 @@ impl Replays {
         Replays { store, clock, dlqs, terms: Arc::new([]), approval, checker, clusters: Arc::default() }
     }
 
+    /// The entry of a batch's DLQ.
+    pub fn entry_of(&self, batch: &crate::store::replays::Batch) -> Option<Entry<'_>> {
+        self.entry(&batch.cluster, &batch.topic)
+    }
+
     /// The entry that covers a topic; None: nothing is configured for it any more.
     pub fn entry(&self, cluster: &str, topic: &str) -> Option<Entry<'_>> {
         let (index, settings) = entry_for(&self.dlqs, cluster, topic)?;
@@ -88,4 +105,16 @@ pub enum ReplayError {
     /// 404.
     #[error("there is no replay {0}")]
     NotFound(i64),
+    /// 503: something that is needed to answer does not answer itself; trying again may help.
+    #[error("{0}")]
+    Unready(String),
+    /// The thread that asked Kafka, or the machine, failed.
+    #[error("{0}")]
+    Machine(String),
+}
+
+impl From<tokio::task::JoinError> for ReplayError {
+    fn from(error: tokio::task::JoinError) -> ReplayError {
+        ReplayError::Machine(format!("a look-up stopped: {error}"))
+    }
 }

@@ -9,7 +9,9 @@ use axum_htmx::HxRequest;
 
 use super::messages::FilterForm;
 use super::overview::{at_risk, no_data};
-use super::{GroupLine, Look, MessageTable, Shell, SignedIn, When, dlq_path, status_word, words};
+use super::replays::OpenReplay;
+use super::reviews::{self, BulkForm, ReviewLine};
+use super::{GroupLine, Look, MessageTable, Shell, SignedIn, When, dlq_path, new_replay, status_word, words};
 use crate::api::Failure;
 use crate::api::dlqs::{names_could_be, unknown_dlq};
 use crate::api::query::{DEFAULT_LIMIT, Query, encode};
@@ -29,7 +31,7 @@ use crate::web::view::format::{self, Number};
 use crate::web::view::spark::Series;
 use crate::web::view::text;
 
-const FILTERS: [&str; 10] = ["state", "class", "group", "partition", "key", "q", "from", "to", "from_ms", "to_ms"];
+const FILTERS: [&str; 11] = ["state", "follow_up", "class", "group", "partition", "key", "q", "from", "to", "from_ms", "to_ms"];
 
 /// Failures on a page of the list.
 const FAILURES: usize = 100;
@@ -53,6 +55,10 @@ pub struct DlqPage {
     status_word: &'static str,
     because: String,
     meta: Vec<String>,
+    /// To a new replay of its messages.
+    replay: String,
+    /// Its live replays.
+    open: Vec<OpenReplay>,
     notices: Vec<String>,
     more_notices: Vec<String>,
     figures: Figures,
@@ -67,6 +73,13 @@ pub struct DlqPage {
     filters: FilterForm,
     table: MessageTable,
     partitions: Vec<PartitionLine>,
+    /// To the messages whose follow-up is open, and how many.
+    follow_ups: Option<String>,
+    /// The number of the form that draws a line; None: this person may not.
+    line: Option<String>,
+    /// The query string of what a line is drawn under.
+    line_filter: String,
+    reviews: Vec<ReviewLine>,
 }
 
 struct Figures {
@@ -164,6 +177,9 @@ pub async fn page(
     let has_tenant = settings.is_some_and(|settings| settings.tenant.is_some());
     let path = dlq_path(&cluster, &topic);
     let health = &detail.health;
+    let owner = state.owner_of(&cluster, &topic).await?;
+    let place = [("cluster", cluster.as_str()), ("topic", topic.as_str())];
+    let bulk = BulkForm::of(&principal, Some(owner.as_deref()), &query, &place)?;
     let mut notices = notices(&detail, now_ms);
     let more_notices = notices.split_off(notices.len().min(NOTICES));
     let rate = format::per_minute_or_unknown(health.arrivals_per_min);
@@ -178,6 +194,8 @@ pub async fn page(
         status_word: status_word(health.status),
         because: super::because(health.because),
         meta: meta(&detail, heat.as_ref().map_or(&[], |heat| &heat.dialects)),
+        replay: new_replay(&cluster, &topic, &[]),
+        open: state.store.open_batches(Some(health.dlq.id)).await?.iter().map(OpenReplay::of).collect(),
         notices,
         more_notices,
         figures: figures(&detail, now_ms),
@@ -189,7 +207,15 @@ pub async fn page(
         settings: settings.map(|settings| settings_lines(settings, checks)).unwrap_or_default(),
         kept: kept(&query),
         filters: FilterForm::of(&query)?,
-        table: MessageTable::of(&found, now_ms, &path, &query, &FILTERS).exported(&query, &[("cluster", &cluster), ("topic", &topic)]),
+        table: MessageTable::of(&found, now_ms, &path, &query, &FILTERS)
+            .exported(&query, &place)
+            .replayed(&query, &place, &FILTERS)
+            .bulk(bulk.clone()),
+        follow_ups: (health.follow_up_open > 0)
+            .then(|| format!("{} with an open follow-up", format::counted(health.follow_up_open, "archived message", "archived messages"))),
+        line: if bulk.is_some() { Some(super::group::new_form_id()?) } else { None },
+        line_filter: Query::default().rewritten(&[], &[("cluster", &cluster), ("topic", &topic), ("state", "quarantined")]),
+        reviews: reviews::of_dlq(&state, &principal, health.dlq.id).await?,
         partitions: detail.partitions.iter().map(|view| partition_line(view, now_ms)).collect(),
         path,
     })
@@ -422,16 +448,15 @@ fn settings_lines(settings: &DlqSettings, checks: Option<&Checks>) -> Vec<Settin
         Start::Age { ms } => format!("with records of the last {}", format::age(ms)),
     };
     let named = |name: fn(&Checks) -> &Option<String>| checks.and_then(|checks| name(checks).as_deref()).map(text::line);
-    const LATER: Option<&str> = Some("for the version that replays");
     vec![
-        line("Schema", named(|checks| &checks.schema), LATER),
-        line("Duplicate check", named(|checks| &checks.ledger), LATER),
+        line("Schema", named(|checks| &checks.schema), None),
+        line("Duplicate check", named(|checks| &checks.ledger), None),
         line("Business key", template(&settings.business_key), None),
         line("Tenant", template(&settings.tenant), None),
         line("Masked in values", (!settings.mask.is_empty()).then(|| text::line(&settings.mask.join(", "))), None),
         line("Keys are hashed by", Some(partitioner.to_owned()), None),
         line("Header format", Some(dialect), None),
-        line("Replay attempts", Some(format!("at most {}", settings.max_laps)), LATER),
+        line("Replay attempts", Some(format!("at most {}", settings.max_laps)), None),
         line("When first seen, read", Some(start), None),
     ]
 }

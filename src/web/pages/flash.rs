@@ -11,12 +11,22 @@ pub enum Flash {
     SignedOut,
     StatusSaved,
     NoteAdded,
+    TakenUp,
+    Released,
+    Archived,
+    Restored,
+    FollowUpClosed,
 }
 
-const ALL: [(Flash, &str, &str); 3] = [
+const ALL: [(Flash, &str, &str); 8] = [
     (Flash::SignedOut, "signed-out", "You are signed out."),
     (Flash::StatusSaved, "status-saved", "The status is saved."),
     (Flash::NoteAdded, "note-added", "The note is added."),
+    (Flash::TakenUp, "taken-up", "The message is taken up: it is under review."),
+    (Flash::Released, "released", "The message is released: it is back in quarantine."),
+    (Flash::Archived, "archived", "The message is archived."),
+    (Flash::Restored, "restored", "The message is restored: it is under review."),
+    (Flash::FollowUpClosed, "follow-up-closed", "The follow-up is closed."),
 ];
 
 pub const FLASH_COOKIE: &str = "lazaret-flash";

@@ -13,7 +13,7 @@ use chrono::{DateTime, NaiveDateTime};
 use serde::Deserialize;
 
 use super::flash::Flash;
-use super::{Acting, GroupLine, Look, MessageLine, Shell, SignedIn, When, dlq_path, kind_after_label, outside};
+use super::{Acting, GroupLine, Look, MessageLine, Shell, SignedIn, When, dlq_path, kind_after_label, new_replay, outside};
 use crate::api::Failure;
 use crate::api::groups::unknown_group;
 use crate::api::query::{self, Query};
@@ -52,6 +52,8 @@ pub struct GroupPage {
     topic: String,
     cluster: String,
     dlq_path: String,
+    /// To a new replay of its messages.
+    replay: String,
     status: StatusView,
     trend: Trend,
     samples: Vec<MessageLine>,
@@ -70,6 +72,8 @@ pub struct GroupPage {
     status_fault: Option<String>,
     note: NoteForm,
     note_fault: Option<String>,
+    /// The number of the form that does something to all its messages.
+    bulk_form_id: String,
 }
 
 /// A status in words.
@@ -266,6 +270,7 @@ impl View<'_> {
             topic: text::line(&group.topic),
             cluster: text::line(&group.cluster),
             dlq_path: dlq_path(&group.cluster, &group.topic),
+            replay: new_replay(&group.cluster, &group.topic, &[("group", &group.id.to_string())]),
             status: StatusView::of(&group, now_ms),
             trend: trend(&newest, is_all, now_ms),
             samples: samples(&newest).into_iter().map(|row| MessageLine::of(row, now_ms)).collect(),
@@ -281,6 +286,7 @@ impl View<'_> {
             status_fault,
             note: NoteForm { note: text::block(&note.note), ..note },
             note_fault,
+            bulk_form_id: new_form_id()?,
             group: GroupLine::of(&group, now_ms),
         })
     }
@@ -469,7 +475,7 @@ fn note_fault(note: &str, form_id: &str) -> Option<String> {
     (!usable).then(|| "The form has lost its number. Send it again as it is now.".to_owned())
 }
 
-fn new_form_id() -> Result<String, Failure> {
+pub(super) fn new_form_id() -> Result<String, Failure> {
     let mut bytes = [0; 16];
     getrandom::fill(&mut bytes).map_err(|error| {
         tracing::error!(error = %error, "the system gives no random bytes");

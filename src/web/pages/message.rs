@@ -2,6 +2,7 @@
 
 mod facts;
 mod headers;
+mod steps;
 mod value;
 
 use askama::Template;
@@ -13,17 +14,22 @@ use serde::Deserialize;
 
 use self::facts::{Fact, TimeFact};
 use self::headers::HeaderTable;
+use self::steps::{StepLine, VerdictLine};
 use self::value::{Shown, ValueBox, ViewKind};
 use super::group::identity;
-use super::{Acting, Look, Shell, SignedIn, dlq_path, group_title, kind_after_label, outside, words};
+use super::reviews::Acts;
+use super::{Acting, Look, Shell, SignedIn, dlq_path, group_title, kind_after_label, outside, state_words};
 use crate::api::Failure;
 use crate::api::dlqs::names_could_be;
 use crate::api::messages::unknown_message;
 use crate::api::query::{self, Query};
 use crate::domain::access::{Principal, Role};
+use crate::domain::lifecycle::FollowUp;
+use crate::domain::message::MessageState;
 use crate::domain::record::says_something;
 use crate::services::export::Exports;
 use crate::services::messages::{Download, MessageView, Reveal, Revelation};
+use crate::store::messages::MessageRow;
 use crate::web::AppState;
 use crate::web::view::text;
 use crate::web::view::tree::TreeLine;
@@ -45,6 +51,7 @@ pub struct MessagePage {
     said: Option<String>,
     stacktrace: Option<String>,
     state: String,
+    state_kind: &'static str,
     decision: Option<String>,
     class: &'static str,
     class_reason: String,
@@ -53,6 +60,15 @@ pub struct MessagePage {
     identity: Vec<(&'static str, Option<String>)>,
     facts: Vec<Fact>,
     history: Vec<TimeFact>,
+    /// Newest first.
+    steps: Vec<StepLine>,
+    verdicts: Vec<VerdictLine>,
+    /// Why it is held.
+    held: Option<String>,
+    /// "replay attempt 2 of 3" is what comes next.
+    attempt: Option<String>,
+    replay_of: Option<i64>,
+    acts: Acts,
     value: ValueBox,
     reveal: RevealBox,
     headers: HeaderTable,
@@ -86,6 +102,8 @@ struct Asked<'a> {
     view: Option<ViewKind>,
     /// Of the message's DLQ.
     owner: Option<String>,
+    /// The replay that has it and has not ended.
+    in_replay: Option<i64>,
 }
 
 /// `GET /messages/{id}`.
@@ -100,7 +118,8 @@ pub async fn page(
     let view = query.word("view")?;
     let message = found(&state, &id).await?;
     let owner = state.owner_of(&message.row.cluster, &message.row.topic).await?;
-    Ok(build(Asked { state: &state, principal: &principal, look, view, owner }, message, None, None))
+    let in_replay = state.store.live_replay_of(message.row.id).await?;
+    build(Asked { state: &state, principal: &principal, look, view, owner, in_replay }, message, None, None)
 }
 
 async fn found(state: &AppState, id: &str) -> Result<MessageView, Failure> {
@@ -112,9 +131,16 @@ async fn found(state: &AppState, id: &str) -> Result<MessageView, Failure> {
 }
 
 /// `refused` is a reason that does not do and why; `revelation` what the mask hides, to be shown this once.
-fn build(asked: Asked<'_>, message: MessageView, refused: Option<(String, String)>, revelation: Option<Revelation>) -> MessagePage {
-    let Asked { state, principal, look, view, owner } = asked;
-    let MessageView { row, value, headers, reading, fields, group } = message;
+fn build(
+    asked: Asked<'_>,
+    message: MessageView,
+    refused: Option<(String, String)>,
+    revelation: Option<Revelation>,
+) -> Result<MessagePage, Failure> {
+    let Asked { state, principal, look, view, owner, in_replay } = asked;
+    let MessageView { row, value, headers, reading, fields, group, evidence } = message;
+    let now_ms = state.clock.now_ms();
+    let held = steps::held_because(&evidence.transitions).map(|why| text::cut_block(why, TEXT_CAP));
     let settings = state.messages.settings(&row);
     let counts = state.clusters.iter().map(|cluster| cluster.view()).find(|view| view.cluster == row.cluster);
     let counts = counts.and_then(|view| view.partition_counts);
@@ -123,7 +149,7 @@ fn build(asked: Asked<'_>, message: MessageView, refused: Option<(String, String
     let stacktrace = reading.as_ref().and_then(|reading| reading.stacktrace.as_deref());
     let dlq = dlq_path(&row.cluster, &row.topic);
     let permalink_path = format!("{dlq}/{}/{}?incarnation={}", row.partition, row.offset, row.incarnation);
-    MessagePage {
+    Ok(MessagePage {
         shell: Shell::new(state, Some(principal), look, "messages"),
         id: row.id,
         cluster: text::line(&row.cluster),
@@ -131,7 +157,8 @@ fn build(asked: Asked<'_>, message: MessageView, refused: Option<(String, String
         title: exception.unwrap_or_else(|| "No exception named".to_owned()),
         said: row.exception_message.as_deref().map(|said| text::cut_block(said, TEXT_CAP)),
         stacktrace: stacktrace.map(|trace| text::cut_block(trace, TEXT_CAP)),
-        state: words(row.state.as_str()),
+        state: state_words(&row),
+        state_kind: state_kind(&row),
         decision: facts::decision(&row),
         class: kind_after_label(row.class),
         class_reason: text::short_line(&row.class_reason, 300),
@@ -139,7 +166,13 @@ fn build(asked: Asked<'_>, message: MessageView, refused: Option<(String, String
         group_title: group.as_ref().map(group_title),
         identity: group.as_ref().map(identity).unwrap_or_default(),
         facts: facts::facts(&row, reading.as_ref(), &fields, settings, counts.as_deref()),
-        history: facts::history(&row, state.clock.now_ms()),
+        history: facts::history(&row, now_ms),
+        steps: steps::steps(&evidence.transitions, now_ms),
+        verdicts: steps::verdicts(&evidence.verdicts, now_ms),
+        attempt: facts::attempt(&row, settings),
+        replay_of: row.replay_of,
+        acts: Acts::of(&row, principal, owner.as_deref(), in_replay)?,
+        held,
         reveal: reveal_box(principal, owner.as_deref(), shown.hides, refused, revelation.is_some()),
         value: shown,
         headers: headers::table(&headers, &fields),
@@ -151,6 +184,18 @@ fn build(asked: Asked<'_>, message: MessageView, refused: Option<(String, String
         permalink: format!("{}{permalink_path}", state.options.public_url),
         permalink_path,
         dlq_path: dlq,
+    })
+}
+
+/// The shape and fill of a state: what waits for somebody stands out.
+fn state_kind(row: &MessageRow) -> &'static str {
+    match (row.state, row.outcome.as_deref(), row.follow_up) {
+        (MessageState::UnderReview, ..) if row.reason.is_some() => "warning",
+        (MessageState::Archived, _, Some(FollowUp::Open)) | (_, Some("returned" | "unproven"), _) => "warning",
+        (MessageState::Replayed, Some("pending"), _) => "info",
+        (MessageState::Replayed, ..) => "healthy",
+        (MessageState::Archived, ..) => "muted",
+        _ => "info",
     }
 }
 
@@ -251,11 +296,12 @@ pub async fn reveal(
     let message = found(&state, &id).await?;
     let owner = state.owner_of(&message.row.cluster, &message.row.topic).await?;
     acting.acts_on(owner.as_deref())?;
-    let asked = Asked { state: &state, principal: &acting.principal, look, view: form.view.parse().ok(), owner };
+    let in_replay = state.store.live_replay_of(message.row.id).await?;
+    let asked = Asked { state: &state, principal: &acting.principal, look, view: form.view.parse().ok(), owner, in_replay };
     let reason = form.reason.trim();
     if let Some(fault) = fault_of(reason) {
         let typed = text::short_line(&form.reason, REASON_CHARS * 2);
-        let page = build(asked, message, Some((typed, fault)), None);
+        let page = build(asked, message, Some((typed, fault)), None)?;
         return Ok((StatusCode::UNPROCESSABLE_ENTITY, page).into_response());
     }
     let download = form.download == "1";
@@ -266,7 +312,7 @@ pub async fn reveal(
     if download {
         return Ok(file(message.row.id, revelation.value));
     }
-    Ok(build(asked, message, None, Some(revelation)).into_response())
+    Ok(build(asked, message, None, Some(revelation))?.into_response())
 }
 
 /// Why a reason does not do.

@@ -5,12 +5,14 @@ use askama_web::WebTemplate;
 use axum::extract::{RawQuery, State};
 use axum::response::{IntoResponse, Redirect, Response};
 
+use super::reviews::BulkForm;
 use super::{Choice, Look, MessageTable, Shell, SignedIn, choices, names};
 use crate::api::Failure;
 use crate::api::query::{DEFAULT_LIMIT, MESSAGE_FILTER, Query};
 use crate::domain::classify::FailureClass;
 use crate::domain::message::MessageState;
-use crate::store::messages::{MessagePage, MessageRow};
+use crate::store::dlqs::Dlq;
+use crate::store::messages::{MessageFilter, MessagePage, MessageRow};
 use crate::web::AppState;
 use crate::web::view::{format, text};
 
@@ -34,6 +36,7 @@ struct MessagesPage {
 pub struct FilterForm {
     pub q: String,
     pub states: Vec<Choice>,
+    pub follow_ups: Vec<Choice>,
     pub classes: Vec<Choice>,
     pub partition: String,
     pub group: String,
@@ -71,6 +74,7 @@ impl FilterForm {
         Ok(FilterForm {
             q: text::line(query.text("q")?.unwrap_or_default()),
             states: choices(MessageState::ALL.map(MessageState::as_str), query.text("state")?),
+            follow_ups: choices(["open", "closed"], query.text("follow_up")?),
             classes: choices(FailureClass::ALL.map(FailureClass::as_str), query.text("class")?),
             partition: query.text("partition")?.unwrap_or_default().to_owned(),
             group: query.text("group")?.unwrap_or_default().to_owned(),
@@ -78,7 +82,7 @@ impl FilterForm {
             key_is_bytes: shown.is_none(),
             from: Moment::of(filter.from_ms),
             to: Moment::of(filter.to_ms),
-            more: query.any(&["partition", "group", "key", "from", "to", "from_ms", "to_ms"]),
+            more: query.any(&["follow_up", "partition", "group", "key", "from", "to", "from_ms", "to_ms"]),
         })
     }
 }
@@ -107,6 +111,10 @@ pub async fn page(
     };
     let dlqs = state.store.dlqs().await?;
     let table = MessageTable::of(&found, state.clock.now_ms(), "/messages", &query, &MESSAGE_FILTER);
+    let table = match one_dlq(&dlqs, &filter) {
+        Some(dlq) => table.replayed(&query, &[("cluster", &dlq.cluster), ("topic", &dlq.topic)], &REPLAYABLE),
+        None => table,
+    };
     let find = filter.q.as_deref().map(text::line).unwrap_or_default();
     let page = MessagesPage {
         shell: Shell { find, ..Shell::new(&state, Some(&principal), look, "messages") },
@@ -116,9 +124,19 @@ pub async fn page(
         owners: names(dlqs.iter().filter_map(|dlq| dlq.owner.as_deref()), filter.owner.as_deref()),
         note,
         url: format!("/messages{}", query.link("", None)),
-        table: MessageTable { with_topic: true, ..table.exported(&query, &[]) },
+        table: MessageTable { with_topic: true, bulk: BulkForm::of(&principal, None, &query, &[])?, ..table.exported(&query, &[]) },
     };
     Ok(page.into_response())
+}
+
+/// What narrows a list that can be replayed as it is: a replay is of one DLQ, whoever owns it.
+const REPLAYABLE: [&str; 10] = ["state", "class", "group", "partition", "key", "q", "from", "to", "from_ms", "to_ms"];
+
+/// The DLQ that a list is of; None: of several.
+fn one_dlq<'a>(dlqs: &'a [Dlq], filter: &MessageFilter) -> Option<&'a Dlq> {
+    let topic = filter.topic.as_deref()?;
+    let mut named = dlqs.iter().filter(|dlq| dlq.topic == topic && filter.cluster.as_ref().is_none_or(|cluster| dlq.cluster == *cluster));
+    named.next().filter(|_| named.next().is_none())
 }
 
 /// How many messages of the same coordinates are listed.

@@ -12,6 +12,8 @@ pub mod messages;
 pub mod operations;
 pub mod overview;
 pub mod preferences;
+pub mod replays;
+pub mod reviews;
 pub mod settings;
 
 use std::collections::BTreeSet;
@@ -32,6 +34,8 @@ use crate::domain::audit::By;
 use crate::domain::classify::FailureClass;
 use crate::domain::group::Shown;
 use crate::domain::health::{Because, Status, arriving_from_ms};
+use crate::domain::lifecycle::FollowUp;
+use crate::domain::message::MessageState;
 use crate::store::groups::Group;
 use crate::store::messages::{MessagePage, MessageRow};
 
@@ -202,6 +206,29 @@ pub fn because(because: Option<Because>) -> String {
     }
 }
 
+/// The state of a message for people.
+pub fn state_words(row: &MessageRow) -> String {
+    match (row.state, row.outcome.as_deref(), row.follow_up) {
+        // Only a hold, or what was not sent, leaves a reason on what is under review.
+        (MessageState::UnderReview, ..) if row.reason.is_some() => "held: needs a person".to_owned(),
+        (MessageState::Archived, _, Some(FollowUp::Open)) => "archived, follow-up open".to_owned(),
+        (MessageState::Replayed, Some(outcome), _) => outcome_words(outcome).to_owned(),
+        (MessageState::Replayed, None, _) => "already applied".to_owned(),
+        (state, ..) => words(state.as_str()),
+    }
+}
+
+/// An outcome for people.
+pub fn outcome_words(outcome: &str) -> &'static str {
+    match outcome {
+        "pending" => "sent, waiting for proof",
+        "confirmed" => "sent, confirmed",
+        "returned" => "sent, came back",
+        "unproven" => "sent, not confirmed",
+        _ => "sent",
+    }
+}
+
 /// A machine's word for people: `under_review` -> "under review".
 pub fn words(word: &str) -> String {
     word.replace('_', " ")
@@ -238,6 +265,8 @@ pub struct MessageLine {
     pub offset: String,
     pub incarnation: Option<String>,
     pub state: String,
+    /// Why it is where it is, where that is said: of an archive, of a hold.
+    pub reason: Option<String>,
     pub class: &'static str,
     pub exception: String,
     pub text: Option<String>,
@@ -259,7 +288,8 @@ impl MessageLine {
             partition: row.partition,
             offset: format::exact(row.offset),
             incarnation: (row.incarnation > 1).then(|| format::ordinal(row.incarnation)),
-            state: words(row.state.as_str()),
+            state: state_words(row),
+            reason: row.reason.as_deref().map(|reason| text::short_line(reason, 120)),
             class: kind(row.class),
             exception: row.exception_class.as_deref().map_or_else(|| "No exception named".to_owned(), |class| text::short_line(class, 120)),
             text: row.exception_message.as_deref().map(|message| text::short_line(message, 160)),
@@ -288,6 +318,10 @@ pub struct MessageTable {
     pub clear: Option<String>,
     /// The whole list as a file; None where that is not offered.
     pub exports: Option<ExportLinks>,
+    /// To a new replay of the whole list; None where it is not of one DLQ.
+    pub replay: Option<String>,
+    /// What can be done to several of them; None: nothing by this person.
+    pub bulk: Option<reviews::BulkForm>,
     /// What would fill the list, shown when it is empty without a filter.
     pub would_fill: &'static str,
 }
@@ -303,16 +337,35 @@ impl MessageTable {
             at_end: page.next.is_none(),
             chips: chips(path, query, filters),
             exports: None,
+            replay: None,
+            bulk: None,
             older: page.next.map(|next| link(query.link("after", Some(&next.to_string())))),
             clear: query.any(filters).then(|| link(String::new())),
             would_fill: "Messages appear here as soon as something is dead-lettered.",
         }
     }
 
+    /// With what can be done to several of them.
+    pub fn bulk(self, bulk: Option<reviews::BulkForm>) -> MessageTable {
+        MessageTable { bulk, ..self }
+    }
+
     /// With links to the whole list as a file: the same query, and what the page's path says beside it.
     pub fn exported(self, query: &Query, fixed: &[(&str, &str)]) -> MessageTable {
         MessageTable { exports: Some(ExportLinks::of("/messages/export", query, fixed)), ..self }
     }
+
+    /// With a link to a new replay of the whole list: `fixed` names its DLQ, `filters` narrow it further.
+    pub fn replayed(self, query: &Query, fixed: &[(&str, &str)], filters: &[&str]) -> MessageTable {
+        let others: Vec<&str> = query.pairs().map(|(name, _)| name).filter(|name| !filters.contains(name)).collect();
+        MessageTable { replay: Some(format!("/replays/new?{}", query.rewritten(&others, fixed))), ..self }
+    }
+}
+
+/// The address of a new replay of a DLQ's messages, narrowed by `conditions`.
+pub fn new_replay(cluster: &str, topic: &str, conditions: &[(&str, &str)]) -> String {
+    let pairs = [&[("cluster", cluster), ("topic", topic)], conditions].concat();
+    format!("/replays/new?{}", Query::default().rewritten(&[], &pairs))
 }
 
 /// A condition of a list, as its name and value, and the link to the list without it.
@@ -340,6 +393,7 @@ fn filter_name(name: &str) -> Option<&'static str> {
         "topic" => "DLQ",
         "owner" => "owner",
         "state" => "state",
+        "follow_up" => "follow-up",
         "status" => "status",
         "class" => "kind of failure",
         "group" => "failure",
@@ -356,7 +410,7 @@ fn filter_value(name: &str, value: &[u8]) -> String {
     let shown = text::bytes_line(value, 60);
     let instant = || format::utc_exact(shown.parse().unwrap_or_default());
     match name {
-        "state" | "status" | "class" => words(&shown),
+        "state" | "status" | "class" | "follow_up" => words(&shown),
         "from_ms" | "to_ms" => instant(),
         "from" | "to" if shown.bytes().all(|byte| byte.is_ascii_digit()) => instant(),
         "from" | "to" => format!("{} UTC", shown.trim_end_matches('Z').replace('T', " ")),

@@ -5,6 +5,7 @@ use askama_web::WebTemplate;
 use axum::extract::{RawQuery, State};
 use axum::response::{IntoResponse, Response};
 
+use super::replays::OpenReplay;
 use super::{Chip, Choice, ExportLinks, Look, Shell, SignedIn, chips, dlq_path, status_word};
 use crate::api::Failure;
 use crate::api::dlqs::{DLQ_FILTER, DlqFilter};
@@ -12,6 +13,7 @@ use crate::api::query::Query;
 use crate::domain::health::{AtRisk, Because, Status};
 use crate::services::health::{BUCKET_MS, DlqHealth, StatusCounts};
 use crate::services::intake::{ClusterView, Connection};
+use crate::store::replay_pages::OpenBatch;
 use crate::web::AppState;
 use crate::web::view::format::{self, Number, UNKNOWN};
 use crate::web::view::spark::{Series, Spark};
@@ -73,6 +75,8 @@ struct Row {
     spark: Spark,
     rate: String,
     notes: Vec<String>,
+    /// Its live replays.
+    open: Vec<OpenReplay>,
 }
 
 /// Something to know about a cluster. Nothing is said of one that is connected and has caught up.
@@ -96,6 +100,7 @@ pub async fn page(
     let filter = DlqFilter::parse(&query)?;
     let now_ms = state.clock.now_ms();
     let rows = state.health.all().await?;
+    let open = state.store.open_batches(None).await?;
     let several_clusters = rows.iter().any(|row| row.dlq.cluster != rows[0].dlq.cluster);
     let clusters: Vec<ClusterView> = state.clusters.iter().map(|cluster| cluster.view()).collect();
     let page = OverviewPage {
@@ -108,7 +113,7 @@ pub async fn page(
         status: filter.status.map_or("", Status::as_str),
         owners: super::names(rows.iter().filter_map(|row| row.dlq.owner.as_deref()), filter.owner.as_deref()),
         cluster: filter.cluster.clone().unwrap_or_default(),
-        rows: rows.iter().filter(|row| filter.covers(row)).map(|row| Row::of(row, now_ms, several_clusters)).collect(),
+        rows: rows.iter().filter(|row| filter.covers(row)).map(|row| Row::of(row, &open, now_ms, several_clusters)).collect(),
         chips: chips("/", &query, &DLQ_FILTER),
         exports: ExportLinks::of("/export", &query, &[]),
         would_fill: would_fill(&clusters),
@@ -198,7 +203,7 @@ fn tiles(rows: &[DlqHealth], filter: &DlqFilter, query: &Query) -> Vec<Tile> {
 }
 
 impl Row {
-    fn of(row: &DlqHealth, now_ms: i64, with_cluster: bool) -> Row {
+    fn of(row: &DlqHealth, open: &[OpenBatch], now_ms: i64, with_cluster: bool) -> Row {
         let rate = format::per_minute_or_unknown(row.arrivals_per_min);
         let series = Series { buckets: row.arrivals.clone(), from_ms: row.arrivals_from_ms, bucket_ms: BUCKET_MS };
         let meta: Vec<String> = [with_cluster.then_some(row.dlq.cluster.as_str()), row.dlq.owner.as_deref(), row.consumer_group.as_deref()]
@@ -222,6 +227,7 @@ impl Row {
             spark: Spark::draw(&series, if row.has_data() { &rate } else { "not known" }),
             rate,
             notes: notes(row, now_ms),
+            open: open.iter().filter(|open| open.dlq_id == row.dlq.id).map(OpenReplay::of).collect(),
         }
     }
 }

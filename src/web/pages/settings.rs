@@ -309,8 +309,9 @@ impl DlqLine {
         let newest = state.store.messages(&filter, None, 1).await?.items.into_iter().next().map(|row| Newest {
             dialect: row.dialect,
             names_group: row.consumer_group.is_some() || entry.is_some_and(|(_, entry)| entry.consumer_group.is_some()),
+            names_origin: row.origin_topic.is_some(),
         });
-        let facts = Facts { checks, gone: dlq.gone_since_ms.is_some(), newest: newest.as_ref() };
+        let facts = Facts { checks, gone: dlq.gone_since_ms.is_some(), newest: newest.as_ref(), read_only: state.options.read_only };
         Ok(DlqLine {
             name: text::line(&dlq.topic),
             path: dlq_path(&dlq.cluster, &dlq.topic),
@@ -335,6 +336,7 @@ impl RungCell {
             Standing::Missing => ("warning", "Lines missing"),
             Standing::NoMessage => ("no_data", "No message yet"),
             Standing::Gone => ("no_data", "Topic is gone"),
+            Standing::ReadOnly => ("muted", "Read-only"),
             Standing::Later => ("muted", "Later version"),
         };
         RungCell { label, status, word }

@@ -123,6 +123,7 @@ on_both_stores! {
             cluster: Some("main".into()),
             topic: Some("orders.DLQ".into()),
             state: Some(MessageState::UnderReview),
+            follow_up: None,
             class: Some(FailureClass::Deserialization),
             group_id: Some(one.group_id),
             partition: Some(0),

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::on_both_stores;
+use lazaret::domain::lifecycle::FollowUp;
 use lazaret::domain::message::MessageState;
 
 /// 8,000 messages in two DLQs, nearly all of them in one state, one class and one group: where a planner is tempted to read everything.
@@ -22,6 +23,11 @@ async fn fill(store: &Store) -> i64 {
         }
     }
     change(store, "UPDATE messages SET state = 'under_review' WHERE id % 1000 = 3").await;
+    change(
+        store,
+        "UPDATE messages SET state = 'archived', follow_up = CASE WHEN id % 2000 = 9 THEN 'open' ELSE 'closed' END WHERE id % 1000 = 9",
+    )
+    .await;
     while store.fold_counters(1_000).await.unwrap() > 0 {}
     change(store, "ANALYZE").await;
     for row in all(store, &MessageFilter { class: Some(FailureClass::Bug), ..MessageFilter::default() }).await {
@@ -59,6 +65,9 @@ on_both_stores! {
             (MessageFilter { partition: Some(1), ..topic() }, vec!["messages_state"]),
             (MessageFilter { class: Some(FailureClass::Bug), ..none() }, vec!["messages_group"]),
             (MessageFilter { class: Some(FailureClass::Transient), ..topic() }, vec!["messages_group"]),
+            (MessageFilter { follow_up: Some(FollowUp::Open), ..none() }, vec!["messages_follow_up"]),
+            (MessageFilter { follow_up: Some(FollowUp::Open), ..topic() }, vec!["messages_follow_up"]),
+            (MessageFilter { follow_up: Some(FollowUp::Closed), state: Some(MessageState::Archived), ..topic() }, vec!["messages_follow_up"]),
             (MessageFilter { group_id: Some(rare), ..none() }, vec!["messages_group"]),
             // Two selective conditions: whichever the statistics prefer.
             (MessageFilter { group_id: Some(rare), state: Some(MessageState::UnderReview), ..topic() }, vec!["messages_"]),

@@ -82,6 +82,8 @@ on_both_stores! {
             resolution: None,
             outcome: None,
             reason: None,
+            follow_up: None,
+            replay_of: None,
             dialect: "spring_dlt".into(),
             class: FailureClass::Transient,
             class_reason: "built-in: java.net.SocketTimeoutException".into(),

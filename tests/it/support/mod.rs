@@ -1,6 +1,7 @@
 //! What several journeys share: real servers, databases of a test's own.
 
 pub mod cases;
+pub mod consumer;
 pub mod producer;
 
 use std::io::Write as _;

@@ -140,8 +140,13 @@ pub fn history(row: &MessageRow, now_ms: i64) -> Vec<TimeFact> {
     ]
 }
 
-/// What was decided about it, if anything was: resolution, outcome, reason.
+/// Why it is where it is, if that was said: of an archive, of a hold.
 pub fn decision(row: &MessageRow) -> Option<String> {
-    let parts = [&row.resolution, &row.outcome, &row.reason].into_iter().flatten();
-    parts.map(|part| text::short_line(part, 500)).reduce(|all, part| format!("{all} · {part}"))
+    row.reason.as_deref().map(|reason| text::short_line(reason, 500))
+}
+
+/// Which attempt at a replay the next one is, of a message that came back.
+pub fn attempt(row: &MessageRow, settings: Option<&DlqSettings>) -> Option<String> {
+    let most = settings.map_or_else(String::new, |settings| format!(" of {}", settings.max_laps));
+    (row.lap > 1).then(|| format!("replay attempt {}{most}", row.lap))
 }

@@ -1,0 +1,298 @@
+//! `/replays/{id}/review`: what will happen, who asked, what is the risk?
+
+use askama::Template;
+use askama_web::WebTemplate;
+use axum::body::Bytes;
+use axum::extract::{Path, RawQuery, State};
+use axum::response::{IntoResponse, Redirect, Response};
+use axum_htmx::HxRequest;
+use sha2::{Digest as _, Sha256};
+
+use super::super::{Acting, Look, Shell, SignedIn};
+use super::batch::{Head, LOOKED_AT, View, awaits, grouped, typed};
+use super::samples::{self, Sample};
+use super::words::{self, ForecastView, PlanLine, WarningLine};
+use super::{Refused, answer, cannot, decider, find, refused};
+use crate::api::Failure;
+use crate::api::query::Query;
+use crate::domain::access::{Role, look_of_name};
+use crate::domain::replay::{BatchState, Step};
+use crate::store::replay_pages::VerdictCount;
+use crate::store::replays::Batch;
+use crate::web::AppState;
+use crate::web::view::diff::DiffLine;
+use crate::web::view::{format, text};
+
+/// Messages picked at random to be looked at.
+const SAMPLES: u64 = 5;
+/// Other five are at hand so many times.
+const ROUNDS: u64 = 1_000;
+
+#[derive(Template, WebTemplate)]
+#[template(path = "replays/review.html")]
+pub struct ReviewPage {
+    shell: Shell,
+    url: String,
+    head: Head,
+    fault: Option<String>,
+    /// Who can decide, or why nothing is to be decided.
+    lede: String,
+    forecast: Option<ForecastView>,
+    checked: Option<String>,
+    verdicts: Vec<VerdictLine>,
+    verdicts_said: String,
+    warnings: Vec<WarningLine>,
+    plan: Vec<PlanLine>,
+    fingerprint: Option<String>,
+    /// None in an answer to a fragment, which does not show them.
+    samples: Option<Vec<Sample>>,
+    more_samples: String,
+    decision: Decision,
+}
+
+/// How many messages got this pair of verdicts.
+struct VerdictLine {
+    count: String,
+    schema: &'static str,
+    idempotency: &'static str,
+}
+
+/// What the reader can decide.
+enum Decision {
+    /// Nothing, and why.
+    None(String),
+    Form(DecisionForm),
+}
+
+struct DecisionForm {
+    digest: String,
+    comment: String,
+    /// The boxes that are ticked already.
+    ticked: Vec<String>,
+    /// "One approval is needed."
+    needed: String,
+}
+
+impl DecisionForm {
+    fn is_ticked(&self, field: &str) -> bool {
+        self.ticked.iter().any(|ticked| ticked == field)
+    }
+}
+
+/// `GET /replays/{id}/review`.
+pub async fn page(
+    State(state): State<AppState>,
+    SignedIn(principal): SignedIn,
+    look: Look,
+    HxRequest(is_fragment): HxRequest,
+    Path(id): Path<String>,
+    RawQuery(raw): RawQuery,
+) -> Result<ReviewPage, Failure> {
+    let query = Query::parse(raw.as_deref(), &["samples"])?;
+    let round = query.integer("samples", 1, ROUNDS)?.unwrap_or(1);
+    let batch = find(&state, &id).await?;
+    View { state: &state, principal: &principal, look }.review(batch, round, is_fragment, None, &Query::default()).await
+}
+
+/// `POST /replays/{id}/approve`.
+pub async fn approve(
+    State(state): State<AppState>,
+    acting: Acting,
+    look: Look,
+    Path(id): Path<String>,
+    body: Bytes,
+) -> Result<Response, Failure> {
+    let batch = find(&state, &id).await?;
+    let form = form(&batch, &body)?;
+    let ticked: Vec<usize> = (0..batch.warnings.len()).filter(|place| form.bytes(&words::tick(*place)).is_some()).collect();
+    let comment = form.text("comment")?.map(str::trim).filter(|comment| !comment.is_empty());
+    let digest = form.text("digest")?.unwrap_or_default();
+    let done = state.replays.approve(&decider(&acting), batch.id, digest, &ticked, comment).await;
+    decided(&state, &acting, look, batch.id, &form, done.map(|_| ())).await
+}
+
+/// `POST /replays/{id}/reject`.
+pub async fn reject(
+    State(state): State<AppState>,
+    acting: Acting,
+    look: Look,
+    Path(id): Path<String>,
+    body: Bytes,
+) -> Result<Response, Failure> {
+    let batch = find(&state, &id).await?;
+    let form = form(&batch, &body)?;
+    let reason = form.text("comment")?.unwrap_or_default().trim().to_owned();
+    let done = state.replays.reject(&decider(&acting), batch.id, &reason).await;
+    decided(&state, &acting, look, batch.id, &form, done.map(|_| ())).await
+}
+
+fn form(batch: &Batch, body: &[u8]) -> Result<Query, Failure> {
+    let ticks: Vec<String> = (0..batch.warnings.len()).map(words::tick).collect();
+    let fields: Vec<&str> = ["digest", "comment"].into_iter().chain(ticks.iter().map(String::as_str)).collect();
+    typed(body, &fields)
+}
+
+/// To the replay, or the review again with what stood in the way and what was typed.
+async fn decided(
+    state: &AppState,
+    acting: &Acting,
+    look: Look,
+    id: i64,
+    form: &Query,
+    done: Result<(), crate::services::replay::ReplayError>,
+) -> Result<Response, Failure> {
+    match done {
+        Ok(()) => Ok(Redirect::to(&format!("/replays/{id}")).into_response()),
+        Err(error) => {
+            let refused = refused(error)?;
+            let view = View { state, principal: &acting.principal, look };
+            let page = view.review(find(state, &id.to_string()).await?, 1, false, Some(refused.clone()), form).await?;
+            Ok(answer(refused.status, page))
+        }
+    }
+}
+
+impl View<'_> {
+    async fn review(
+        &self,
+        batch: Batch,
+        round: u64,
+        is_fragment: bool,
+        refused: Option<Refused>,
+        form: &Query,
+    ) -> Result<ReviewPage, Failure> {
+        let (state, now_ms) = (self.state, self.state.clock.now_ms());
+        let path = format!("/replays/{}", batch.id);
+        let owner = state.owner_of(&batch.cluster, &batch.topic).await?;
+        let terms = state.replays.entry(&batch.cluster, &batch.topic).map(|entry| entry.terms);
+        let given = state.store.approvals(batch.id).await?;
+        let verdicts = state.store.verdict_counts(batch.id, LOOKED_AT).await?;
+        let samples = match is_fragment || batch.progress.items == 0 || batch.step == Step::Freezing {
+            true => None,
+            false => Some(self.samples(&batch, round).await?),
+        };
+        let needed = awaits(&batch, owner.as_deref(), given.len());
+        let lede = match batch.state {
+            BatchState::AwaitingApproval => needed.clone(),
+            BatchState::Draft => "This is still a draft: there is nothing to decide before it is submitted.".to_owned(),
+            state => format!("Decided: this replay is {} now.", words::state_name(state)),
+        };
+        Ok(ReviewPage {
+            shell: Shell::new(state, Some(self.principal), self.look, "replays"),
+            url: if round > 1 { format!("{path}/review?samples={round}") } else { format!("{path}/review") },
+            fault: refused.map(|refused| refused.said),
+            lede,
+            forecast: batch.forecast.as_ref().map(|forecast| ForecastView::of(forecast, &path)),
+            checked: checked(&batch),
+            verdicts_said: looked_at(&verdicts, batch.progress.items),
+            verdicts: verdicts.iter().map(VerdictLine::of).collect(),
+            warnings: batch.warnings.iter().enumerate().map(|(place, warning)| WarningLine::of(place, warning)).collect(),
+            plan: words::plan(&batch, terms),
+            fingerprint: batch.digest.as_deref().map(grouped),
+            samples,
+            more_samples: format!("{path}/review?samples={}#samples", round % ROUNDS + 1),
+            decision: self.decision(&batch, owner.as_deref(), needed, form)?,
+            head: Head::of(&batch, now_ms),
+        })
+    }
+
+    fn decision(&self, batch: &Batch, owner: Option<&str>, needed: String, form: &Query) -> Result<Decision, Failure> {
+        let Some(digest) = batch.digest.clone().filter(|_| batch.state == BatchState::AwaitingApproval) else {
+            return Ok(Decision::None("There is nothing to decide here now.".to_owned()));
+        };
+        if let Some(why) = cannot(self.principal, Role::Approver, owner, "Deciding about a replay") {
+            return Ok(Decision::None(why));
+        }
+        if look_of_name(&self.principal.name) == batch.proposer_folded {
+            return Ok(Decision::None(format!("You proposed it, so somebody else decides. {needed}")));
+        }
+        // What was approved is what was shown: a form that comes back keeps its own fingerprint only while that holds.
+        let ticks = (0..batch.warnings.len()).map(words::tick).filter(|field| form.bytes(field).is_some()).collect();
+        Ok(Decision::Form(DecisionForm {
+            digest,
+            comment: text::block(&form.text("comment")?.unwrap_or_default().replace("\r\n", "\n")),
+            ticked: ticks,
+            needed,
+        }))
+    }
+
+    /// Messages at places that the batch's own id picks: the same for everybody who looks, and nobody's choice.
+    async fn samples(&self, batch: &Batch, round: u64) -> Result<Vec<Sample>, Failure> {
+        let store = &self.state.store;
+        let (Some(first), Some(last)) = (store.item_from(batch.id, i64::MIN).await?, store.item_from(batch.id, i64::MAX).await?) else {
+            return Ok(Vec::new());
+        };
+        let mut ids = Vec::new();
+        for n in 0..SAMPLES {
+            let at = first.saturating_add(point(&batch.uid, round, n, first.abs_diff(last)));
+            ids.extend(store.item_from(batch.id, at).await?);
+        }
+        ids.sort_unstable();
+        ids.dedup();
+        let entry = self.state.replays.entry(&batch.cluster, &batch.topic);
+        let mut shown = Vec::with_capacity(ids.len());
+        for sample in samples::of(self.state, entry, &ids, batch.plan.transform.as_deref()).await? {
+            let verdicts = store.verdicts(sample.id).await?;
+            shown.push(match verdicts.iter().find(|verdict| verdict.batch_id == batch.id) {
+                Some(verdict) => sample.checked(verdict),
+                None => sample,
+            });
+        }
+        Ok(shown)
+    }
+}
+
+/// A number up to `span`, out of the batch's own id.
+fn point(uid: &str, round: u64, n: u64, span: u64) -> i64 {
+    let hash = Sha256::digest(format!("sample {uid} {round} {n}").as_bytes());
+    let mut bytes = [0; 8];
+    bytes.copy_from_slice(&hash[..8]);
+    let chosen = u64::from_be_bytes(bytes) % span.saturating_add(1).max(1);
+    i64::try_from(chosen).unwrap_or(i64::MAX)
+}
+
+impl VerdictLine {
+    fn of(count: &VerdictCount) -> VerdictLine {
+        VerdictLine {
+            count: format::exact(count.count),
+            schema: words::schema_verdict(&count.schema),
+            idempotency: words::idempotency_verdict(&count.idempotency),
+        }
+    }
+}
+
+fn looked_at(verdicts: &[VerdictCount], items: i64) -> String {
+    let looked: i64 = verdicts.iter().map(|count| count.count).sum();
+    match looked < items {
+        true => format!("Of the first {} of {}.", format::exact(looked), words::messages(items)),
+        false => format!("Of all {}.", words::messages(items)),
+    }
+}
+
+/// When the checks ran, and that they run again.
+fn checked(batch: &Batch) -> Option<String> {
+    batch.forecast.as_ref()?;
+    Some(format!(
+        "Both checks ran on all {} and run again on each message right before it is sent. More off this forecast than the larger of 5 messages and 2% halts the replay.",
+        words::messages(batch.progress.checked)
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn random_places_lie_within_and_are_the_same_for_everybody() {
+        for span in [0, 1, 4, 1_000_000] {
+            for n in 0..50 {
+                let at = point("a batch", 1, n, span);
+                assert!((0..=span as i64).contains(&at), "{at} of {span}");
+                assert_eq!(at, point("a batch", 1, n, span));
+            }
+        }
+        let places = |uid: &str, round| (0..5).map(|n| point(uid, round, n, 1_000_000)).collect::<Vec<_>>();
+        assert_ne!(places("a batch", 1), places("a batch", 2));
+        assert_ne!(places("a batch", 1), places("another", 1));
+    }
+}

@@ -1,0 +1,599 @@
+//! Replays in words: states, warnings, plans, and how a batch is getting on.
+
+use super::super::StatusLine;
+use crate::domain::replay::{BatchState, Forecast, Plan, Progress, Step, Warning};
+use crate::domain::terms::ReplayTerms;
+use crate::domain::verdict::Check;
+use crate::store::replays::Batch;
+use crate::web::view::{format, text};
+
+/// The state of a batch for `m::status`.
+pub fn state(batch: &Batch) -> StatusLine {
+    let well = batch.progress.returned == 0 && batch.progress.unproven == 0;
+    let (kind, word) = match batch.state {
+        BatchState::Draft if batch.step == Step::Freezing => ("info", "Being frozen"),
+        BatchState::Draft if batch.step != Step::Ready => ("info", "Being checked"),
+        BatchState::Draft => ("info", "Draft"),
+        BatchState::AwaitingApproval => ("info", "Awaits approval"),
+        BatchState::Approved => ("info", "Approved"),
+        BatchState::Executing => ("info", "Sending"),
+        BatchState::Paused => ("warning", "Paused"),
+        BatchState::Executed => ("info", "Sent, being verified"),
+        BatchState::Verified if well => ("healthy", "Verified"),
+        BatchState::Verified => ("warning", "Verified"),
+        BatchState::Halted => ("critical", "Halted"),
+        BatchState::Rejected => ("muted", "Rejected"),
+        BatchState::Expired => ("muted", "Expired"),
+        BatchState::Cancelled => ("muted", "Stopped"),
+    };
+    StatusLine { kind, word }
+}
+
+/// A state as a filter offers it.
+pub fn state_name(state: BatchState) -> &'static str {
+    match state {
+        BatchState::Draft => "draft",
+        BatchState::AwaitingApproval => "awaits approval",
+        BatchState::Approved => "approved",
+        BatchState::Executing => "sending",
+        BatchState::Paused => "paused",
+        BatchState::Executed => "sent, being verified",
+        BatchState::Verified => "verified",
+        BatchState::Halted => "halted",
+        BatchState::Rejected => "rejected",
+        BatchState::Expired => "expired",
+        BatchState::Cancelled => "stopped",
+    }
+}
+
+/// "200 messages", exact.
+pub fn messages(count: i64) -> String {
+    format::counted(count, "message", "messages")
+}
+
+/// An item's state and, where it was sent, what became of it.
+pub fn item(state: &str, outcome: Option<&str>, proof: Option<&str>) -> (&'static str, &'static str) {
+    match (state, outcome, proof) {
+        ("sent", Some("confirmed"), Some("ledger")) => ("healthy", "Applied (ledger)"),
+        ("sent", Some("confirmed"), _) => ("healthy", "Passed (offset)"),
+        ("sent", Some("returned"), _) => ("critical", "Returned"),
+        ("sent", Some("unproven"), _) => ("warning", "Sent, not confirmed"),
+        ("sent", ..) => ("info", "Sent, not confirmed yet"),
+        ("intended", ..) => ("warning", "Maybe sent, checking"),
+        ("already_applied", ..) => ("healthy", "Already applied"),
+        ("archived", ..) => ("warning", "Archived"),
+        ("held", ..) => ("warning", "Held: needs a person"),
+        ("blocked", ..) => ("warning", "Blocked"),
+        ("not_sent", ..) => ("muted", "Not sent"),
+        _ => ("muted", "Waits"),
+    }
+}
+
+/// What the preflight said of an item.
+pub fn forecast(word: &str) -> &'static str {
+    match word {
+        "send" => "will be sent",
+        "send_unchecked" => "will be sent unchecked",
+        "already_applied" => "already applied, nothing sent",
+        "incompatible" => "does not fit, will be archived",
+        "unsafe" => "partly applied, will be archived",
+        "held" => "held: needs a person",
+        "blocked" => "blocked by an earlier one of its key",
+        _ => "not looked at yet",
+    }
+}
+
+/// A check's name.
+pub fn check(check: Check) -> &'static str {
+    match check {
+        Check::Schema => "schema check",
+        Check::Idempotency => "duplicate check",
+    }
+}
+
+/// What the schema check said, after its label.
+pub fn schema_verdict(word: &str) -> &'static str {
+    match word {
+        "compatible" => "fits today's schema",
+        "transformed" => "fits after the transform",
+        "incompatible" => "does not fit",
+        "could_not_check" => "could not be checked",
+        _ => "no schema is configured",
+    }
+}
+
+/// What the ledger said, after its label.
+pub fn idempotency_verdict(word: &str) -> &'static str {
+    match word {
+        "new" => "not applied yet, as of the look-up",
+        "applied" => "already applied",
+        "in_progress" => "being applied right now",
+        "unsafe" => "partly applied",
+        "failed" => "tried and failed: counts as new",
+        "could_not_check" => "could not be asked",
+        "unprovable" => "can't tell: its record may have expired",
+        _ => "no ledger is configured",
+    }
+}
+
+/// What a form calls a field of the service.
+pub fn field(field: &str) -> &'static str {
+    match field {
+        "reason" => "Reason",
+        "why_now" => "Why now",
+        "comment" => "Comment",
+        "incident" => "Incident",
+        "target" => "Target",
+        "transform" => "Transform",
+        "max_per_second" => "Messages a second",
+        "canary" => "First send only",
+        "stop_on_returned_pct" => "Halt when more come back",
+        "waivers" => "Waivers",
+        "unproven" => "Continue unproven",
+        "emergency" => "Emergency replay",
+        "ticked" | "ticks" => "What to weigh",
+        "digest" => "Plan fingerprint",
+        _ => "Which messages",
+    }
+}
+
+/// A verdict that a waiver can stand for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Waivable {
+    pub check: Check,
+    /// The verdict's word.
+    pub verdict: &'static str,
+    /// The form's field.
+    pub field: &'static str,
+    pub label: &'static str,
+}
+
+impl Waivable {
+    /// Whether a message with these verdicts is held by the one that this waives.
+    pub fn holds(&self, schema: &str, idempotency: &str) -> bool {
+        match self.check {
+            Check::Schema => schema == self.verdict,
+            Check::Idempotency => idempotency == self.verdict,
+        }
+    }
+}
+
+/// Everything that can be waived.
+pub const WAIVABLE: [Waivable; 5] = [
+    Waivable {
+        check: Check::Schema,
+        verdict: "not_configured",
+        field: "waive_schema_not_configured",
+        label: "Send although no schema is configured",
+    },
+    Waivable {
+        check: Check::Schema,
+        verdict: "could_not_check",
+        field: "waive_schema_could_not_check",
+        label: "Send what the schema check could not check",
+    },
+    Waivable {
+        check: Check::Idempotency,
+        verdict: "not_configured",
+        field: "waive_idempotency_not_configured",
+        label: "Send although no ledger is configured: what was applied already is applied twice",
+    },
+    Waivable {
+        check: Check::Idempotency,
+        verdict: "could_not_check",
+        field: "waive_idempotency_could_not_check",
+        label: "Send what the ledger could not be asked about",
+    },
+    Waivable {
+        check: Check::Idempotency,
+        verdict: "unprovable",
+        field: "waive_idempotency_unprovable",
+        label: "Send what the ledger cannot tell: its record may have expired",
+    },
+];
+
+/// Something to weigh, for a note with a label.
+pub struct WarningLine {
+    pub kind: &'static str,
+    pub label: &'static str,
+    pub said: String,
+    /// Lines to be pasted into the configuration.
+    pub lines: Option<String>,
+    /// The name of the box that an approver must tick.
+    pub tick: Option<Tick>,
+}
+
+/// A box to be ticked.
+pub struct Tick {
+    pub field: String,
+    pub label: String,
+}
+
+impl WarningLine {
+    /// The warning at this place among the batch's.
+    pub fn of(place: usize, warning: &Warning) -> WarningLine {
+        let line = |kind, label, said: String| WarningLine { kind, label, said, lines: None, tick: None };
+        let name = |name: &str| text::short_line(name, 120);
+        match warning {
+            Warning::CauseActive { arrivals } => line(
+                "critical",
+                "Cause",
+                format!(
+                    "It still fails: {} of the same kind in the last 15 minutes. What is sent now will likely come back.",
+                    format::counted(count(*arrivals), "new failure", "new failures")
+                ),
+            ),
+            Warning::GroupEmpty { group } => {
+                line("critical", "Consumer", format!("Group {} has no members: nobody would read what is sent.", name(group)))
+            }
+            Warning::Lag { group, records } => line(
+                "warning",
+                "Consumer",
+                format!(
+                    "Group {} is behind by {}. Replayed messages queue behind them.",
+                    name(group),
+                    format::counted(count(*records), "record", "records")
+                ),
+            ),
+            Warning::GroupUnknown { group, why } => {
+                line("warning", "Consumer", format!("Group {} could not be looked at: {}", name(group), sentence(why)))
+            }
+            Warning::NewerOfKey { keys, count: n } => {
+                let named = keys.iter().map(|key| text::short_line(key, 60)).collect::<Vec<_>>().join(", ");
+                let more = count(*n) - keys.len() as i64;
+                let more = if more > 0 { format!(" and {} more", format::exact(more)) } else { String::new() };
+                line(
+                    "warning",
+                    "Order",
+                    format!("Newer records of these keys are in the target already: {named}{more}. Replaying puts older ones behind them."),
+                )
+            }
+            Warning::NewerNotLookedFor { why } => line(
+                "warning",
+                "Order",
+                format!("Whether newer records of these keys are in the target was not fully looked for: {}", sentence(why)),
+            ),
+            Warning::CannotConfirm { why } => line(
+                "warning",
+                "Proof",
+                format!("Success cannot be confirmed here: {} What is sent stays \"sent, not confirmed\".", sentence(why)),
+            ),
+            Warning::CheckMissing { check: which, lines } => WarningLine {
+                lines: Some(text::block(lines)),
+                ..line(
+                    "warning",
+                    "Check",
+                    format!("The {} is not configured, so messages are held unless it is waived. Lines to paste:", check(*which)),
+                )
+            },
+            Warning::AlsoReadBy { group, why, items } => WarningLine {
+                tick: Some(Tick {
+                    field: tick(place),
+                    label: format!("I accept that {} may get {} twice", name(group), messages(count(*items))),
+                }),
+                ..line(
+                    "warning",
+                    "Who else",
+                    format!("Group {} receives this too, {}: {}", name(group), messages(count(*items)), sentence(why)),
+                )
+            },
+            Warning::OtherGroups { groups } => line(
+                "info",
+                "Who else",
+                format!(
+                    "The broker names other readers of the target that nobody configured: {}.",
+                    groups.iter().map(|group| name(group)).collect::<Vec<_>>().join(", ")
+                ),
+            ),
+            Warning::InOtherReplay { batch, items } => {
+                line("info", "Left out", format!("{} stay where they are: replay {batch} has them.", messages(count(*items))))
+            }
+            Warning::OtherOrigin { topic, items } => line(
+                "warning",
+                "Left out",
+                match topic {
+                    Some(topic) => {
+                        format!("{} came from {} and not from the target, and are left out.", messages(count(*items)), name(topic))
+                    }
+                    None => format!(
+                        "{} do not say where they came from, and are left out. A target named in the configuration takes them.",
+                        messages(count(*items))
+                    ),
+                },
+            ),
+            Warning::TargetUnknown { why } => line(
+                "warning",
+                "Target",
+                format!("Kafka could not be asked about the target, which is looked at again before the start: {}", sentence(why)),
+            ),
+            Warning::ReadersUnknown { why } => {
+                line("warning", "Who else", format!("Who else reads the target could not be found out: {}", sentence(why)))
+            }
+            Warning::Repartitioned { items } => line(
+                "info",
+                "Partitions",
+                format!(
+                    "The target has another number of partitions than when these were read: {} go where their key hashes to.",
+                    messages(count(*items))
+                ),
+            ),
+            Warning::Laps { items, max } => line(
+                "warning",
+                "Attempts",
+                format!("{} came back from {max} replays or more already: only a person may replay them again.", messages(count(*items))),
+            ),
+            Warning::ConsumerIsIdempotent { why } => line(
+                "info",
+                "Standing waiver",
+                format!(
+                    "The consumer may be sent anything twice, so messages the ledger cannot tell about are sent unchecked: {}",
+                    sentence(why)
+                ),
+            ),
+        }
+    }
+}
+
+/// The form's field of the box for the warning at this place.
+pub fn tick(place: usize) -> String {
+    format!("tick_{place}")
+}
+
+fn count(number: u64) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
+}
+
+/// Ends with a full stop.
+pub fn sentence(said: &str) -> String {
+    let said = text::short_line(said.trim(), 600);
+    if said.ends_with(['.', '…', '!', '?']) { said } else { format!("{said}.") }
+}
+
+/// A part of the forecast's bar, and its number.
+pub struct ForecastPart {
+    pub kind: &'static str,
+    pub count: i64,
+    /// The count, exact.
+    pub shown: String,
+    pub label: &'static str,
+    /// In thousandths of the bar.
+    pub from: i64,
+    pub width: i64,
+    /// The items themselves.
+    pub link: Option<String>,
+}
+
+/// The forecast as a bar with exact numbers.
+pub struct ForecastView {
+    pub parts: Vec<ForecastPart>,
+    /// "185 will be sent, 12 already applied, ..."
+    pub label: String,
+}
+
+impl ForecastView {
+    /// `path` is the batch's page. What is always of interest is there even where it is 0.
+    pub fn of(forecast: &Forecast, path: &str) -> ForecastView {
+        let parts = [
+            ("send", forecast.send, "will be sent", None, true),
+            ("unchecked", forecast.send_unchecked, "will be sent unchecked, waived", Some("expect_send_unchecked"), false),
+            ("applied", forecast.already_applied, "already applied, nothing sent", Some("expect_already_applied"), true),
+            ("unfit", forecast.incompatible, "do not fit, archived", Some("expect_incompatible"), true),
+            ("partly", forecast.partly_applied, "partly applied, archived", Some("expect_unsafe"), false),
+            ("held", forecast.held, "held for a person", Some("expect_held"), true),
+            ("blocked", forecast.blocked, "blocked by an earlier one of their key", Some("expect_blocked"), false),
+        ];
+        let whole = parts.iter().map(|(_, n, ..)| count(*n)).sum::<i64>();
+        let mut from = 0;
+        let parts: Vec<ForecastPart> = parts
+            .into_iter()
+            .filter(|(_, n, .., always)| *always || *n > 0)
+            .map(|(kind, n, label, list, _)| {
+                let n = count(n);
+                // What there is can be seen, however little of the whole it is.
+                let width = if n == 0 || whole == 0 { 0 } else { (n.saturating_mul(1_000) / whole).max(8) };
+                let link = list.filter(|_| n > 0).map(|list| format!("{path}?items={list}#items"));
+                let part = ForecastPart { kind, count: n, shown: format::exact(n), label, from, width, link };
+                from += width;
+                part
+            })
+            .collect();
+        let label = parts.iter().map(|part| format!("{} {}", format::exact(part.count), part.label)).collect::<Vec<_>>().join(", ");
+        ForecastView { parts, label }
+    }
+}
+
+/// A line of a plan.
+pub struct PlanLine {
+    pub name: &'static str,
+    pub value: String,
+    pub note: Option<String>,
+    pub is_code: bool,
+}
+
+/// What was planned, for the page and the review. `terms` are today's; None: no entry covers the DLQ any more.
+pub fn plan(batch: &Batch, terms: Option<&ReplayTerms>) -> Vec<PlanLine> {
+    let plan = &batch.plan;
+    let line = |name, value: String, note: Option<String>| PlanLine { name, value, note, is_code: false };
+    let partitions = format::counted(plan.target_partitions.into(), "partition", "partitions");
+    let group = match &plan.group {
+        Some(group) => format!("{partitions}, read by group {}", text::short_line(group, 120)),
+        None => format!("{partitions}; which group reads it is not known, so success cannot be confirmed by offsets"),
+    };
+    let transform = match &plan.transform {
+        Some(filter) => PlanLine { is_code: true, ..line("Transform", text::block(filter), Some("typed for this replay".to_owned())) },
+        None => match terms.and_then(|terms| terms.schema.as_ref()).and_then(|schema| schema.transform.as_ref()) {
+            Some(path) => line(
+                "Transform",
+                text::line(&path.display().to_string()),
+                Some("of the configuration, used where a payload does not fit as it is".to_owned()),
+            ),
+            None => line("Transform", "none".to_owned(), None),
+        },
+    };
+    let mut lines = vec![
+        PlanLine { is_code: true, ..line("Target", text::line(&plan.target), Some(group)) },
+        line("Pace", format!("at most {}/s", format::exact(plan.max_per_second.into())), None),
+        line("Canary", steps(plan), None),
+        line(
+            "Stops when",
+            format!("more than {}% of what was sent comes back, and at least 3 did", plan.stop_on_returned_pct),
+            Some("or when the checks find more than the larger of 5 messages and 2% off the forecast".to_owned()),
+        ),
+    ];
+    if let Some(forecast) = &batch.forecast {
+        lines.push(line("Takes about", duration(plan, forecast, terms), None));
+    }
+    lines.push(transform);
+    for waiver in &plan.waivers {
+        lines.push(line(
+            "Waived",
+            format!("{}: {}", check(waiver.check), waived(waiver.check, &waiver.verdict)),
+            Some(format!("because: {}", text::short_line(&waiver.reason, 500))),
+        ));
+    }
+    lines
+}
+
+/// What a waiver stands for.
+pub fn waived(check: Check, verdict: &str) -> &'static str {
+    match check {
+        Check::Schema => schema_verdict(verdict),
+        Check::Idempotency => idempotency_verdict(verdict),
+    }
+}
+
+/// "first 10, then 100, then the rest, each step only once the one before is proven".
+fn steps(plan: &Plan) -> String {
+    match plan.canary {
+        0 => "none: everything goes at once".to_owned(),
+        canary => {
+            format!("first {}, then 10 times as many at each step; each waits until the one before is proven", messages(canary.into()))
+        }
+    }
+}
+
+/// How long it may take: sending at the pace, and the waits for proof between the steps.
+fn duration(plan: &Plan, forecast: &Forecast, terms: Option<&ReplayTerms>) -> String {
+    let to_send = forecast.would_send();
+    let sending = count(to_send.div_ceil(plan.max_per_second.max(1).into())).saturating_mul(1_000);
+    let waits = waits(u64::from(plan.canary), to_send);
+    let Some(proof_s) = terms.map(|terms| terms.verify_after_s).filter(|_| waits > 0) else {
+        return format!("{} of sending", format::age(sending));
+    };
+    let proof = count(proof_s).saturating_mul(1_000);
+    let whole = sending.saturating_add(proof.saturating_mul(waits));
+    let times = if waits == 1 { "once".to_owned() } else { format!("{waits} times") };
+    format!(
+        "{}: {} of sending, and {times} about {} of waiting for proof before the next step",
+        format::age(whole),
+        format::age(sending),
+        format::age(proof)
+    )
+}
+
+/// How often a batch waits for a step's proof before it goes on.
+fn waits(canary: u64, to_send: u64) -> i64 {
+    let (mut step, mut sent, mut waits) = (canary, canary, 0);
+    while canary > 0 && sent < to_send {
+        waits += 1;
+        step = step.saturating_mul(10);
+        sent = sent.saturating_add(step);
+    }
+    waits
+}
+
+/// What became of everything, as a sum: "12 already applied + 3 archived + 185 sent = 200 messages".
+pub fn sum(progress: &Progress) -> String {
+    let parts = [
+        (progress.already_applied, "already applied"),
+        (progress.archived, "archived"),
+        (progress.held, "held"),
+        (progress.blocked, "blocked"),
+        (progress.not_sent, "not sent"),
+        (progress.sent, "sent"),
+    ];
+    let waiting = progress.items - progress.done();
+    let parts = parts.into_iter().chain([(waiting, "not decided")]).filter(|(n, _)| *n > 0);
+    let parts: Vec<String> = parts.map(|(n, what)| format!("{} {what}", format::exact(n))).collect();
+    match parts.is_empty() {
+        true => format!("{}.", messages(progress.items)),
+        false => format!("{} = {}.", parts.join(" + "), messages(progress.items)),
+    }
+}
+
+/// What is proven of what was sent: "185 sent: 180 applied (ledger), 5 passed (offset)."
+pub fn proofs(progress: &Progress) -> Option<String> {
+    let parts = [
+        (progress.confirmed_ledger, "applied (ledger)"),
+        (progress.confirmed_offset, "passed (offset)"),
+        (progress.returned, "returned"),
+        (progress.unproven, "sent, not confirmed"),
+        (progress.pending(), "not confirmed yet"),
+    ];
+    let parts = parts.into_iter().filter(|(n, _)| *n > 0).map(|(n, what)| format!("{} {what}", format::exact(n)));
+    let parts = parts.collect::<Vec<_>>().join(", ");
+    let unchecked = match progress.sent_unchecked {
+        0 => String::new(),
+        n => format!(" {} went without a check, as waived.", format::exact(n)),
+    };
+    (progress.sent > 0).then(|| format!("Of {} sent: {parts}.{unchecked}", format::exact(progress.sent)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::verdict::{Conclusion, IdempotencyVerdict, SchemaVerdict};
+
+    #[test]
+    fn the_worked_example_adds_up_in_words() {
+        let progress = Progress {
+            items: 200,
+            checked: 200,
+            sent: 185,
+            already_applied: 12,
+            archived: 3,
+            confirmed_ledger: 185,
+            ..Progress::default()
+        };
+        assert_eq!(sum(&progress), "12 already applied + 3 archived + 185 sent = 200 messages.");
+        assert_eq!(proofs(&progress).unwrap(), "Of 185 sent: 185 applied (ledger).");
+    }
+
+    #[test]
+    fn what_is_not_decided_stays_in_the_sum() {
+        let progress = Progress { items: 10, sent: 4, held: 1, sent_unchecked: 4, unproven: 1, ..Progress::default() };
+        assert_eq!(sum(&progress), "1 held + 4 sent + 5 not decided = 10 messages.");
+        assert_eq!(proofs(&progress).unwrap(), "Of 4 sent: 1 sent, not confirmed, 3 not confirmed yet. 4 went without a check, as waived.");
+        assert_eq!(sum(&Progress::default()), "0 messages.");
+        assert_eq!(proofs(&Progress::default()), None);
+    }
+
+    #[test]
+    fn what_can_be_waived_is_what_the_verdicts_say() {
+        let schema = SchemaVerdict::ALL.map(|verdict| (Check::Schema, verdict.as_str(), verdict.conclusion()));
+        let idempotency = IdempotencyVerdict::ALL.map(|verdict| (Check::Idempotency, verdict.as_str(), verdict.conclusion()));
+        let waivable = schema.into_iter().chain(idempotency).filter(|(.., conclusion)| *conclusion == Conclusion::Held { waivable: true });
+        let mut waivable: Vec<_> = waivable.map(|(check, word, _)| (check, word)).collect();
+        let mut offered: Vec<_> = WAIVABLE.iter().map(|waivable| (waivable.check, waivable.verdict)).collect();
+        waivable.sort_unstable();
+        offered.sort_unstable();
+        assert_eq!(offered, waivable);
+    }
+
+    #[test]
+    fn steps_wait_for_proof_as_often_as_they_grow() {
+        for (canary, to_send, expected) in [(0, 200, 0), (10, 10, 0), (10, 11, 1), (10, 110, 1), (10, 111, 2), (10, 1_111, 3), (1, 0, 0)] {
+            assert_eq!(waits(canary, to_send), expected, "{to_send} with a canary of {canary}");
+        }
+    }
+
+    #[test]
+    fn a_forecast_is_always_exact_and_a_little_is_seen() {
+        let forecast = Forecast { send: 12_431, already_applied: 1, ..Forecast::default() };
+        let view = ForecastView::of(&forecast, "/replays/7");
+        assert_eq!(view.label, "12,431 will be sent, 1 already applied, nothing sent, 0 do not fit, archived, 0 held for a person");
+        assert_eq!(view.parts[1].width, 8);
+        assert_eq!(view.parts[1].link.as_deref(), Some("/replays/7?items=expect_already_applied#items"));
+        assert_eq!(view.parts[2].link, None);
+    }
+}
