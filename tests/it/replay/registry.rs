@@ -9,6 +9,8 @@ use serde_json::{Value, json};
 use wiremock::matchers::{header, method, path};
 use wiremock::{Mock, MockServer, ResponseTemplate};
 
+use crate::support::{Server, unique};
+
 const ORDER_1: &str = r#"{"type":"record","name":"Order","fields":[{"name":"id","type":"string"},{"name":"amount","type":"int"}]}"#;
 const ORDER_2: &str = r#"{"type":"record","name":"Order","fields":[{"name":"id","type":"string"},{"name":"amount","type":"long"},{"name":"currency","type":"string","default":"EUR"}]}"#;
 const ORDER_3: &str = r#"{"type":"record","name":"Order","fields":[{"name":"id","type":"string"},{"name":"shop","type":"string"}]}"#;
@@ -90,7 +92,7 @@ async fn k1_what_is_framed_and_what_is_not() {
     let values: [&[u8]; 7] = [&fits, &cut, &other, &unknown, b"\x00\x00", br#"{"id":"a"}"#, b"\x01\x00\x00\x00\x2a\x02a\x06"];
     let checked = rig.check(None, &values).await;
     let said: Vec<_> = checked.iter().map(|checked| checked.schema).collect();
-    assert_eq!(said, [Compatible, Incompatible, Compatible, CouldNotCheck, CouldNotCheck, CouldNotCheck, CouldNotCheck], "{checked:?}");
+    assert_eq!(said, [Compatible, Incompatible, Incompatible, CouldNotCheck, CouldNotCheck, CouldNotCheck, CouldNotCheck], "{checked:?}");
     assert!(checked[3].schema_note.as_deref().unwrap().contains("knows no schema id 7"), "{checked:?}");
     assert!(checked[4].schema_note.as_deref().unwrap().contains("not framed"), "{checked:?}");
     assert_eq!(checked[3].decision(&[], true), Decision::Held);
@@ -201,4 +203,68 @@ async fn s9_a_new_version_of_the_subject_changes_the_fingerprint() {
     assert_ne!(print(ORDER_1).await, print(ORDER_2).await);
     let away = Rig::new("http://127.0.0.1:1", "orders-value", "");
     assert!(away.checker.fingerprint(away.entry()).await.is_err_and(|why| why.contains("refuses the connection")));
+}
+
+/// Registers a schema with the real registry; its id.
+async fn register(url: &str, subject: &str, schema: Value) -> u32 {
+    let client = reqwest::Client::new();
+    let request =
+        client.post(format!("{url}/subjects/{subject}/versions")).header("content-type", "application/vnd.schemaregistry.v1+json");
+    let answer = request.body(schema.to_string()).send().await.expect("the registry answers");
+    let (status, text) = (answer.status(), answer.text().await.expect("a text"));
+    assert!(status.is_success(), "{status}: {text}");
+    let answer: Value = serde_json::from_str(&text).expect("JSON");
+    u32::try_from(answer["id"].as_u64().expect("an id")).expect("4 bytes")
+}
+
+#[tokio::test]
+#[ignore = "needs a real schema registry: run tests/run"]
+async fn avro_from_a_real_registry() {
+    use SchemaVerdict::{Compatible, CouldNotCheck, Incompatible};
+    lazaret::app::use_ring();
+    let (url, subject) = (Server::Registry.address(), unique("orders-value"));
+    let first = register(&url, &subject, json!({"schema": ORDER_1})).await;
+    let rig = Rig::new(&url, &subject, "");
+    let print = rig.checker.fingerprint(rig.entry()).await.expect("a fingerprint");
+    let second = register(&url, &subject, json!({"schema": ORDER_2})).await;
+    let other = register(&url, &unique("shops-value"), json!({"schema": ORDER_3.replace("Order", "Shop")})).await;
+    assert!(first != second && second != other);
+    let rig = Rig::new(&url, &subject, "");
+    assert_ne!(rig.checker.fingerprint(rig.entry()).await.expect("a fingerprint"), print, "a new version");
+    let values = [
+        framed(first, b"\x02a\x06"),
+        framed(second, b"\x02a\x06\x06USD"),
+        framed(second, b"\x02a\x06"),
+        framed(other, b"\x02a\x02b"),
+        framed(u32::MAX - 7, b"\x02a\x06"),
+    ];
+    let values: Vec<&[u8]> = values.iter().map(Vec::as_slice).collect();
+    assert_eq!(rig.verdicts(&values).await, [Compatible, Compatible, Incompatible, Incompatible, CouldNotCheck]);
+    let said = rig.checker.schemas.described("order").await.expect("described");
+    assert!(said.starts_with("AVRO of") && said.contains("version 2"), "{said}");
+}
+
+#[tokio::test]
+#[ignore = "needs a real schema registry: run tests/run"]
+async fn protobuf_and_json_with_references_from_a_real_registry() {
+    use SchemaVerdict::{Compatible, Incompatible};
+    lazaret::app::use_ring();
+    let url = Server::Registry.address();
+    let (money, shop) = (unique("money-proto"), unique("shop-value"));
+    register(&url, &money, json!({"schema": MONEY, "schemaType": "PROTOBUF"})).await;
+    let references = json!([{"name": "money.proto", "subject": money, "version": 1}]);
+    let id = register(&url, &shop, json!({"schema": SHOP, "schemaType": "PROTOBUF", "references": references})).await;
+    let rig = Rig::new(&url, &shop, "message = 'shop.Order'");
+    let (order, refund) = (framed(id, b"\x00\x0a\x01a\x12\x02\x08\x03"), framed(id, b"\x02\x02\x0a\x01a"));
+    let checked = rig.check(None, &[&order, &refund]).await;
+    assert_eq!(checked.iter().map(|checked| checked.schema).collect::<Vec<_>>(), [Compatible, Incompatible], "{checked:?}");
+
+    let (money, payment) = (unique("money-json"), unique("payments-value"));
+    register(&url, &money, json!({"schema": MONEY_JSON, "schemaType": "JSON"})).await;
+    let references = json!([{"name": "money.json", "subject": money, "version": 1}]);
+    let id = register(&url, &payment, json!({"schema": PAYMENT, "schemaType": "JSON", "references": references})).await;
+    let rig = Rig::new(&url, &payment, "");
+    let (fits, not) = (framed(id, br#"{"id":1,"total":{"cents":3}}"#), framed(id, br#"{"id":1,"total":{"cents":"3"}}"#));
+    let checked = rig.check(None, &[&fits, &not]).await;
+    assert_eq!(checked.iter().map(|checked| checked.schema).collect::<Vec<_>>(), [Compatible, Incompatible], "{checked:?}");
 }
