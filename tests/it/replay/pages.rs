@@ -6,7 +6,6 @@ use lazaret::domain::access::{OwnerScope, Role};
 use lazaret::domain::lifecycle::{Outcome, Proof};
 use lazaret::domain::replay::{BatchMove, Expected, ItemState, Progress, Warning};
 use lazaret::domain::terms::AlsoReadBy;
-use lazaret::store::Store;
 use lazaret::store::replay_pages::{ItemCursor, ItemList};
 use lazaret::web::routes::ROUTES;
 use scraper::Html;
@@ -465,7 +464,7 @@ on_both_stores! {
         assert!(page.html().contains("9007199254740993"));
 
         let page = ana.page(&tried(".[")).await;
-        assert!(text_of(&page, ".fault").starts_with("The transform is no jq filter: Line 1"), "{}", text_of(&page, ".fault"));
+        assert!(text_of(&page, ".fault").starts_with("The transform is no jq filter: line 1"), "{}", text_of(&page, ".fault"));
         let page = ana.page(&tried("error(\"no <b>way</b>\")")).await;
         assert!(text_of(&page, ".sample").contains("The transform fails on it:"));
         let page = ana.page(&tried("def f: f; f")).await;
