@@ -74,7 +74,10 @@ const COUNTERS: &[(&str, &str)] = &[
     ("lazaret_discovery_failures_total", "Topic listings that failed"),
     ("lazaret_sample_failures_total", "Samples of a DLQ that failed"),
     ("lazaret_counter_drifts_total", "Counters found to differ from the rows they count"),
-    ("lazaret_replay_outcomes_total", "Messages that were sent, by what became of them: confirmed, returned, unproven"),
+    (
+        "lazaret_replay_outcomes_total",
+        "Messages that were sent, by what verification found of them; most returns are found by intake and not counted here",
+    ),
     ("lazaret_job_restarts_total", "Jobs that ended or panicked and were started again"),
 ];
 
