@@ -52,7 +52,8 @@ async fn r3_a_target_that_is_gone_is_refused_and_never_made() {
     };
     topics.delete(&[&topic]).await;
     let before = topics.names();
-    let refused = desk.propose(lazaret::services::replay::propose::Proposal { form_id: unique("form"), ..proposal.clone() }).await.unwrap_err();
+    let refused =
+        desk.propose(lazaret::services::replay::propose::Proposal { form_id: unique("form"), ..proposal.clone() }).await.unwrap_err();
     assert!(invalid(&refused).0 == "target" && invalid(&refused).1.contains("does not exist"), "{refused}");
     let void = desk.replays.recompute_digest(&approved).await.unwrap().void().unwrap();
     assert!(void.contains("the target topic"), "{void}");
@@ -144,7 +145,10 @@ async fn readers_of_the_target_are_looked_at() {
     let (own, other) = (unique("wallet"), unique("other"));
     topics.create(&topic, 1, &[]).await;
     TestProducer::at(topics.bootstrap()).send_all(&topic, (0..5).map(|_| NewRecord::value("v").on_partition(0)));
-    let desk = desk_of(&topics, store, "").await.configured(|text| text.replace("consumer_group = 'wallet'", &format!("consumer_group = '{own}'"))).await;
+    let desk = desk_of(&topics, store, "")
+        .await
+        .configured(|text| text.replace("consumer_group = 'wallet'", &format!("consumer_group = '{own}'")))
+        .await;
     desk.take_in((0..3).map(|n| from(&topic, n, 0))).await;
     let draft = desk.propose(desk.everything()).await.unwrap().batch;
     desk.prepare().await;
@@ -166,7 +170,8 @@ async fn readers_of_the_target_are_looked_at() {
 #[tokio::test(flavor = "multi_thread")]
 async fn r18_without_a_known_group_success_cannot_be_confirmed() {
     let (store, _folder) = crate::support::sqlite().await;
-    let desk = Desk::new(store, "[dlq.schema]\nuse = 'payment'\n").await.configured(|text| text.replace("consumer_group = 'wallet'\n", "")).await;
+    let desk =
+        Desk::new(store, "[dlq.schema]\nuse = 'payment'\n").await.configured(|text| text.replace("consumer_group = 'wallet'\n", "")).await;
     desk.take_in((0..3).map(|n| Letter { group: false, ..Letter::of(n) })).await;
     let mut proposal = desk.everything();
     proposal.waivers = vec![waiver("looked at each")];
