@@ -1,5 +1,10 @@
 //! What people do to messages by hand, and the state machine under it.
 
+#![allow(
+    clippy::unwrap_used,
+    reason = "tests: the exception in clippy.toml does not reach the bodies that on_both_stores! makes functions of"
+)]
+
 use std::collections::HashMap;
 
 use lazaret::domain::access::OwnerScope;
