@@ -222,7 +222,7 @@ async fn reviewed(stage: &Stage) -> [i64; 4] {
     let reviews = Reviews { store: house.store.clone(), clock: house.clock.clone(), dlqs: house.options.dlqs.clone().into() };
     let by = By { actor: "otto".to_owned(), request_id: None };
     let mut begun = Vec::new();
-    for (action, class) in [(ReviewAction::Archive, "validation"), (ReviewAction::TakeUp, "transient")] {
+    for (action, class) in [(ReviewAction::Archive, "transient"), (ReviewAction::TakeUp, "unknown")] {
         let filter = MessageFilter {
             cluster: Some("main".to_owned()),
             topic: Some("orders.fulfilment.DLT".to_owned()),
