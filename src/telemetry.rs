@@ -9,7 +9,7 @@
 use std::fmt::Write as _;
 use std::io::IsTerminal as _;
 
-use metrics::{counter, describe_counter, describe_gauge, gauge};
+use metrics::{counter, describe_counter, describe_gauge, describe_histogram, gauge, histogram};
 use metrics_exporter_prometheus::{BuildError, PrometheusBuilder, PrometheusHandle};
 use tracing_subscriber::EnvFilter;
 
@@ -58,6 +58,7 @@ pub fn install_metrics() -> Result<PrometheusHandle, BuildError> {
         describe_counter!(*name, *help);
     }
     describe_gauge!("lazaret_last_progress_timestamp_seconds", "When this job last did what it is for, seconds since the epoch");
+    describe_histogram!("lazaret_replay_phase_seconds", "How long a chunk of a replay was in this phase of its execution");
     describe_gauge!("lazaret_cluster_connected", "1 while the cluster answers, 0 while it does not");
     Ok(handle)
 }
@@ -74,7 +75,10 @@ const COUNTERS: &[(&str, &str)] = &[
     ("lazaret_discovery_failures_total", "Topic listings that failed"),
     ("lazaret_sample_failures_total", "Samples of a DLQ that failed"),
     ("lazaret_counter_drifts_total", "Counters found to differ from the rows they count"),
-    ("lazaret_replay_outcomes_total", "Messages that were sent, by what became of them: confirmed, returned, unproven"),
+    (
+        "lazaret_replay_outcomes_total",
+        "Messages that were sent, by what verification found of them; most returns are found by intake and not counted here",
+    ),
     ("lazaret_job_restarts_total", "Jobs that ended or panicked and were started again"),
 ];
 
@@ -194,6 +198,11 @@ pub fn settled(cluster: &str, outcome: &'static str, messages: u64) {
 /// A job did what it is for.
 pub fn progress(job: &str, now_ms: i64) {
     gauge!("lazaret_last_progress_timestamp_seconds", "job" => job.to_owned()).set(now_ms as f64 / 1_000.0);
+}
+
+/// A chunk of a replay was in this phase of its execution for so long.
+pub fn replay_phase(phase: &'static str, took: std::time::Duration) {
+    histogram!("lazaret_replay_phase_seconds", "phase" => phase).record(took.as_secs_f64());
 }
 
 /// One round of a job failed; the next comes at its usual time.

@@ -270,3 +270,23 @@ CREATE TABLE return_traces (
     at_ms      INTEGER NOT NULL,
     PRIMARY KEY (dlq_id, topic, partition, "offset", message_id)
 ) STRICT;
+
+-- What SQLite is to think of the items before there are any: without this it takes a batch for a handful of rows, and walks all of it for each of the
+-- messages that a statement names. It keeps no statistics by itself.
+ANALYZE sqlite_schema;
+INSERT INTO sqlite_stat1 (tbl, idx, stat) VALUES
+    ('replay_items', 'sqlite_autoindex_replay_items_1', '1000000 100000 1'),
+    ('replay_items', 'replay_items_live', '1000000 1'),
+    ('replay_items', 'replay_items_next', '1000000 100000 50000 20000 2 1'),
+    ('replay_items', 'replay_items_key', '1000000 100000 4 2 1'),
+    ('replay_items', 'replay_items_blockers', '10000 1000 2 1 1'),
+    ('replay_items', 'replay_items_sent', '1000000 20 1'),
+    ('replay_items', 'replay_items_pending', '100000 10000 1000 1'),
+    ('replay_items', 'replay_items_group', '1000000 50000 5000'),
+    ('replay_items', 'replay_items_passed', '10000 1000 10'),
+    ('replay_items', 'replay_items_came_back', '100 10'),
+    ('replay_items', 'replay_items_intended', '1000 500 1'),
+    ('replay_items', 'replay_items_message', '1000000 2 1'),
+    ('replay_items', 'replay_items_odd', '10000 1000 500 1'),
+    ('replay_items', 'replay_items_unwell', '10000 1000 500 1');
+ANALYZE sqlite_schema;

@@ -7,8 +7,9 @@ use serde::Serialize;
 use super::groups::GroupItem;
 use super::query::{MAX_LIMIT, Query};
 use super::{Failure, Page};
-use crate::domain::health::Status;
+use crate::domain::health::{self, Status};
 use crate::services::health::{DlqDetail, DlqHealth, Health, PartitionView};
+use crate::store::counters::OutcomeCounts;
 
 /// How many failure groups are listed.
 const GROUPS_SHOWN: usize = 100;
@@ -49,15 +50,24 @@ pub struct Baseline {
     pub high: Option<f64>,
 }
 
-/// This version replays nothing: n is zero and the rate unknown.
-#[derive(Debug, Default, Serialize)]
+/// How replays ended, of those whose end is known, and what is not known beside it.
+#[derive(Debug, Serialize)]
 pub struct ReplaySuccess {
+    /// confirmed / (confirmed + returned); null while n is zero.
     pub rate: Option<f64>,
     pub n: i64,
+    /// The Wilson interval at 95 %.
     pub low: Option<f64>,
     pub high: Option<f64>,
     pub pending: i64,
     pub unproven: i64,
+}
+
+impl From<OutcomeCounts> for ReplaySuccess {
+    fn from(outcomes: OutcomeCounts) -> ReplaySuccess {
+        let health::ReplaySuccess { rate, n, low, high } = health::replay_success(outcomes.confirmed, outcomes.returned);
+        ReplaySuccess { rate, n, low, high, pending: outcomes.pending, unproven: outcomes.unproven }
+    }
 }
 
 impl From<&DlqHealth> for DlqItem {
@@ -75,7 +85,7 @@ impl From<&DlqHealth> for DlqItem {
             at_risk: AtRiskItem { state: row.at_risk.as_str(), left_s: row.at_risk.left_ms().map(|ms| ms / 1_000) },
             arrivals_per_min: row.arrivals_per_min,
             baseline: Baseline { state: "unknown", low: None, high: None },
-            replay_success: ReplaySuccess::default(),
+            replay_success: row.outcomes.into(),
             follow_up_open: row.follow_up_open,
             owner: row.dlq.owner.clone(),
             sampled_at_ms: row.sampled_at_ms,

@@ -9,6 +9,7 @@ use crate::domain::settings::{ClusterSettings, DlqSettings, settings_for};
 use crate::domain::terms::Tier;
 use crate::kafka::client::KafkaError;
 use crate::kafka::inspect::Inspector;
+use crate::schema::Schemas;
 use crate::services::checkup::{self, LedgerTier, Outcome, Progress, Step};
 use crate::services::suggest::{self, Suggestion};
 use crate::store::Store;
@@ -28,7 +29,7 @@ impl Report {
     }
 }
 
-/// Checks database, clusters and ledgers. What is looked at, and what came of it, is shown to `seen` as it happens.
+/// Checks database, clusters, ledgers and schemas. What is looked at, and what came of it, is shown to `seen` as it happens.
 pub async fn check(config: &Config, mut seen: impl FnMut(&Progress)) -> Report {
     use_ring();
     let mut steps = Vec::new();
@@ -52,9 +53,10 @@ pub async fn check(config: &Config, mut seen: impl FnMut(&Progress)) -> Report {
         tell(Progress::Trying(format!("ledger {name}")));
         checkup::ledger_tier(&name, &tier).await.into_iter().for_each(|step| tell(Progress::Done(step)));
     }
+    let schemas = Schemas::new(&config.schemas);
     for name in config.schemas.keys() {
-        let said = "not checked: this version does not use it";
-        tell(Progress::Done(Step::new(&format!("schema {name}"), Outcome::NotChecked, said)));
+        tell(Progress::Trying(format!("schema {name}")));
+        tell(Progress::Done(checkup::schema(name, &schemas).await));
     }
     Report { steps, acls }
 }
@@ -92,7 +94,7 @@ fn ledger_tiers(config: &Config) -> Vec<(String, LedgerTier)> {
         }
         match &ledger.durable {
             Some(Tier::Sql { url, query }) => tiers.push((name.clone(), LedgerTier::Sql(url.clone(), query.clone()))),
-            Some(Tier::Http { .. }) => tiers.push((name.clone(), LedgerTier::Http)),
+            Some(Tier::Http { url }) => tiers.push((name.clone(), LedgerTier::Http(url.clone()))),
             None => {}
         }
     }

@@ -6,6 +6,7 @@
 pub mod audit_key;
 pub mod check;
 pub mod demo;
+pub mod refusals;
 mod settings;
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -16,6 +17,7 @@ use metrics_exporter_prometheus::PrometheusHandle;
 use tokio_util::sync::CancellationToken;
 
 use self::audit_key::AuditKeyError;
+use crate::config::ConfigError;
 use crate::domain::clock::Clock;
 use crate::domain::settings::ClusterSettings;
 use crate::jobs::Supervisor;
@@ -62,6 +64,8 @@ pub enum AppError {
     #[error("{0}")]
     AuditKey(#[from] AuditKeyError),
     #[error("{0}")]
+    Config(#[from] ConfigError),
+    #[error("{0}")]
     Demo(#[from] made_up::DemoError),
     /// The address is taken, or not one of this machine's.
     #[error("{key} = \"{address}\": {reason}. Give another address or port{}, or stop what listens there.", flag_of(key))]
@@ -80,7 +84,10 @@ impl AppError {
     pub fn is_configuration(&self) -> bool {
         match self {
             AppError::AuditKey(error) => error.is_configuration(),
-            AppError::Kafka(KafkaError::Settings { .. }) | AppError::PublicUrl(_) | AppError::Store(StoreError::Url(_)) => true,
+            AppError::Config(_)
+            | AppError::Kafka(KafkaError::Settings { .. })
+            | AppError::PublicUrl(_)
+            | AppError::Store(StoreError::Url(_)) => true,
             _ => false,
         }
     }
@@ -119,9 +126,10 @@ impl Running {
 /// be up: intake connects when they are, and the pages say so.
 ///
 /// # Errors
-/// An address cannot be bound, the database cannot be opened or migrated, or a client property is refused.
+/// A schema or transform is none, an address cannot be bound, the database cannot be opened or migrated, or a client property is refused.
 pub async fn start(settings: Settings, clock: Clock) -> Result<Running, AppError> {
     use_ring();
+    refusals::refuse(settings.terms.iter(), &settings.schemas).await?;
     let listener = bind(LISTEN, &settings.listen).await?;
     let metrics_listener = match &settings.metrics_listen {
         Some(address) => Some(bind("server.metrics_listen", address).await?),

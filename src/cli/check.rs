@@ -16,6 +16,7 @@ pub async fn check(options: Check) -> Result<(), Failure> {
     if options.suggest {
         return suggestions(&read.config, read.flags.as_ref()).await;
     }
+    app::refusals::refuse(read.config.dlqs.iter().map(|dlq| &dlq.replay), &read.config.schemas).await?;
     let waiting = Waiting::start("Asking everything that is configured");
     let seen = |progress: &Progress| match progress {
         Progress::Trying(what) => waiting.now(what),

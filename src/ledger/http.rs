@@ -59,6 +59,14 @@ impl Endpoint {
     }
 }
 
+/// Asks a question without keys.
+///
+/// # Errors
+/// As [`Endpoint::look_up`].
+pub async fn probe(url: &Secret) -> Result<(), LedgerError> {
+    Endpoint::new(url.clone()).look_up(&[]).await.map(drop)
+}
+
 fn meaning(status: Option<&str>) -> TierAnswer {
     match status {
         Some("done") => TierAnswer::Done,

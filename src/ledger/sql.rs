@@ -47,7 +47,8 @@ impl Table {
     /// What the table says of each key, in the order given: a key whose text the query returns is done.
     pub async fn look_up(&self, keys: &[&str]) -> Vec<TierAnswer> {
         let mut said = vec![TierAnswer::Unclear("one of the keys asked for at once spoils the query".to_owned()); keys.len()];
-        let mut parts = VecDeque::from([0..keys.len()]);
+        let mut parts = VecDeque::new();
+        parts.push_back(0..keys.len());
         for _ in 0..HALVINGS {
             let Some(part) = parts.pop_front() else { break };
             match self.ask(&keys[part.clone()]).await {
@@ -70,9 +71,10 @@ impl Table {
         let pool = self.pool.get_or_try_init(|| open(&self.url, PATIENCE)).await.map_err(Trouble::Ledger)?;
         let asked = tokio::time::timeout(PATIENCE * 2, rows(pool, &self.query, keys)).await;
         let found = asked.map_err(|_| Trouble::Ledger(LedgerError::TimedOut(PATIENCE.as_secs() * 2)))?.map_err(trouble)?;
-        if let Some(other) = found.iter().find(|key| !keys.contains(&key.as_str())) {
+        let asked: HashSet<&str> = keys.iter().copied().collect();
+        if found.iter().any(|key| !asked.contains(key.as_str())) {
             // `ABC-1` asked for, `abc-1` returned: then nobody knows what is absent.
-            let why = format!("the query returned {other:?}, which was not asked for; let it return keys as they are given");
+            let why = "the query returned a key that was not asked for; let it return keys as they are given".to_owned();
             return Ok(keys
                 .iter()
                 .map(|key| if found.contains(*key) { TierAnswer::Done } else { TierAnswer::Unclear(why.clone()) })

@@ -18,11 +18,25 @@ impl JsonSchema {
     /// # Errors
     /// It is no JSON, or no JSON Schema: where and why.
     pub fn compile(text: &[u8]) -> Result<JsonSchema, String> {
+        JsonSchema::compile_with(text, &[])
+    }
+
+    /// As [`JsonSchema::compile`]; `references`: name and text of what the registry says it refers to.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn compile_with(text: &[u8], references: &[(String, String)]) -> Result<JsonSchema, String> {
         let schema: Value = serde_json::from_slice(text).map_err(|error| format!("no JSON: {error}"))?;
         if !matches!(schema, Value::Object(_) | Value::Bool(_)) {
             return Err("no JSON Schema: it is neither an object nor true or false".to_owned());
         }
-        match jsonschema::options().build(&schema) {
+        let others = references.iter().map(|(name, text)| {
+            let schema =
+                serde_json::from_str(text).map_err(|error| format!("no JSON Schema: what it refers to as {name} is no JSON: {error}"))?;
+            Ok((name.clone(), schema))
+        });
+        let others = Referred(others.collect::<Result<_, String>>()?);
+        match jsonschema::options().with_retriever(others).build(&schema) {
             Ok(validator) => Ok(JsonSchema { validator }),
             Err(error) => Err(format!("no JSON Schema: at {}: {error}", place(error.instance_path().as_str(), &[]))),
         }
@@ -42,6 +56,17 @@ impl JsonSchema {
             Ok(()) => Fit::Fits,
             Err(error) => unfit(&error, mask),
         }
+    }
+}
+
+/// What a schema refers to, by the names that the registry has for it. Nothing is fetched.
+struct Referred(Vec<(String, Value)>);
+
+impl jsonschema::Retrieve for Referred {
+    fn retrieve(&self, uri: &jsonschema::Uri<String>) -> Result<Value, Box<dyn std::error::Error + Send + Sync>> {
+        let named = |name: &str| uri.as_str() == name || uri.as_str().strip_suffix(name).is_some_and(|before| before.ends_with('/'));
+        let found = self.0.iter().find(|(name, _)| named(name));
+        found.map(|(_, schema)| schema.clone()).ok_or_else(|| format!("{uri} is not part of it, and nothing is fetched").into())
     }
 }
 

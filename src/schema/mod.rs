@@ -2,7 +2,10 @@
 //!
 //! May use: `domain`, reqwest. Called by: `services`, and by `app` at start-up. No text from here holds a URL with a password, nor a value of a payload.
 
+pub mod avro;
 pub mod json;
+pub mod protobuf;
+pub mod registry;
 pub mod transform;
 
 use std::collections::{BTreeMap, HashMap};
@@ -10,6 +13,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use self::json::JsonSchema;
+use self::registry::{Registry, Subject};
 use self::transform::{FilterFault, Refusal, Transform};
 use crate::domain::framing::{Framing, framing};
 use crate::domain::terms::{Schema, SchemaKind};
@@ -37,13 +41,14 @@ pub struct Schemas {
 #[derive(Debug)]
 enum Source {
     File(FileSource),
-    Registry,
+    Registry(Box<Registry>),
 }
 
 /// A schema as it was when a chunk of messages began to be checked.
 #[derive(Debug, Clone)]
 pub enum Current {
     Json(Arc<JsonSchema>),
+    Registry(Arc<Subject>),
 }
 
 impl Schemas {
@@ -51,7 +56,9 @@ impl Schemas {
     pub fn new(schemas: &BTreeMap<String, Schema>) -> Schemas {
         let source = |schema: &Schema| match &schema.kind {
             SchemaKind::JsonSchema { path } => Source::File(FileSource { path: path.clone(), compiled: Mutex::new(None) }),
-            SchemaKind::Registry { .. } => Source::Registry,
+            SchemaKind::Registry { url, subject, message } => {
+                Source::Registry(Box::new(Registry::new(url.clone(), subject.clone(), message.clone())))
+            }
         };
         let sources = schemas.iter().map(|(name, schema)| (name.clone(), source(schema))).collect();
         Schemas { sources, transforms: Mutex::default() }
@@ -61,10 +68,10 @@ impl Schemas {
     ///
     /// # Errors
     /// The file or registry cannot be read, or holds no schema: which, and why.
-    pub async fn now(&self, name: &str, _values: &[&[u8]]) -> Result<Current, String> {
+    pub async fn now(&self, name: &str, values: &[&[u8]]) -> Result<Current, String> {
         match self.sources.get(name) {
             Some(Source::File(file)) => file.now().await.map(Current::Json),
-            Some(Source::Registry) => Err("registries are not asked yet".to_owned()),
+            Some(Source::Registry(registry)) => registry.now(values).await.map(|subject| Current::Registry(Arc::new(subject))),
             None => Err(format!("there is no [schemas.{name}]")),
         }
     }
@@ -76,7 +83,19 @@ impl Schemas {
     pub async fn contents(&self, name: &str) -> Result<Vec<u8>, String> {
         match self.sources.get(name) {
             Some(Source::File(file)) => file.read().await,
-            Some(Source::Registry) => Err("registries are not asked yet".to_owned()),
+            Some(Source::Registry(registry)) => registry.contents().await,
+            None => Err(format!("there is no [schemas.{name}]")),
+        }
+    }
+
+    /// A schema in words, for a check-up and for start-up.
+    ///
+    /// # Errors
+    /// As [`Schemas::now`].
+    pub async fn described(&self, name: &str) -> Result<String, String> {
+        match self.sources.get(name) {
+            Some(Source::File(file)) => file.now().await.map(|_| format!("JSON Schema in {}", file.path.display())),
+            Some(Source::Registry(registry)) => registry.described().await,
             None => Err(format!("there is no [schemas.{name}]")),
         }
     }
@@ -111,6 +130,7 @@ impl Current {
                 )),
                 Framing::Unframed => schema.judge(value, mask),
             },
+            Current::Registry(subject) => subject.judge(value, mask),
         }
     }
 
@@ -121,6 +141,7 @@ impl Current {
     pub fn transformed(&self, transform: &Transform, value: &[u8]) -> Result<Vec<u8>, Refusal> {
         match self {
             Current::Json(_) => transform.apply(value),
+            Current::Registry(subject) => subject.transformed(transform, value),
         }
     }
 }

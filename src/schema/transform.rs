@@ -22,13 +22,13 @@ pub const TEXT_LIMIT: usize = 32 * 1024;
 /// Larger outputs are refused: Kafka's own limit for a record is 1 MiB unless somebody raised it.
 pub const OUTPUT_LIMIT: usize = 8 * 1024 * 1024;
 /// Passes through [`STEP`] that one message may take.
-const STEPS: u64 = 500_000;
+const STEPS: u64 = 200_000;
 /// Bytes of one text, and members or elements of one object or array, that a step may see.
 const TEXT: usize = 8 * 1024 * 1024;
 const ELEMENTS: usize = 1_000_000;
 /// Stack that filters run on (address space, not memory), and how much of it may be used.
-const STACK: usize = 512 * 1024 * 1024;
-const STACK_LIMIT: usize = 128 * 1024 * 1024;
+const STACK: usize = 256 * 1024 * 1024;
+const STACK_LIMIT: usize = 64 * 1024 * 1024;
 
 /// The native identity that counts.
 const STEP: &str = "lazaret_step";
@@ -83,6 +83,9 @@ pub enum Refusal {
     Limit,
     #[error("the filter's output is no JSON")]
     NotJson,
+    /// The value is of this kind.
+    #[error("a filter reads JSON, and this is {0}")]
+    Kind(String),
 }
 
 impl Transform {
@@ -264,8 +267,8 @@ fn stepped_def(definition: Def<&str>) -> Def<&str> {
 
 /// The same filter with a step wherever values are made or passed on.
 fn stepped_term(term: Filter<'_>) -> Filter<'_> {
-    fn boxed(term: Box<Filter<'_>>) -> Box<Filter<'_>> {
-        Box::new(stepped_term(*term))
+    fn boxed(term: Filter<'_>) -> Box<Filter<'_>> {
+        Box::new(stepped_term(term))
     }
     match term {
         Term::Id | Term::Recurse | Term::Num(_) | Term::Break(_) | Term::Var(_) => term,
@@ -282,19 +285,19 @@ fn stepped_term(term: Filter<'_>) -> Filter<'_> {
             let members = members.into_iter().map(|(name, value)| (stepped_term(name), value.map(stepped_term)));
             then(Term::Obj(members.collect()), step())
         }
-        Term::Neg(term) => Term::Neg(boxed(term)),
+        Term::Neg(term) => Term::Neg(boxed(*term)),
         Term::BinOp(left, op, right) => stepped_op(stepped_term(*left), op, stepped_term(*right)),
-        Term::Label(name, term) => Term::Label(name, boxed(term)),
+        Term::Label(name, term) => Term::Label(name, boxed(*term)),
         Term::Fold(name, over, pattern, terms) => {
             let terms = terms.into_iter().map(|term| then(stepped_term(term), step())).collect();
-            Term::Fold(name, boxed(over), stepped_pattern(pattern), terms)
+            Term::Fold(name, boxed(*over), stepped_pattern(pattern), terms)
         }
-        Term::TryCatch(attempt, catch) => Term::TryCatch(boxed(attempt), catch.map(boxed)),
+        Term::TryCatch(attempt, catch) => Term::TryCatch(boxed(*attempt), catch.map(|term| boxed(*term))),
         Term::IfThenElse(cases, otherwise) => {
             let cases = cases.into_iter().map(|(condition, then)| (stepped_term(condition), stepped_term(then)));
-            Term::IfThenElse(cases.collect(), otherwise.map(boxed))
+            Term::IfThenElse(cases.collect(), otherwise.map(|term| boxed(*term)))
         }
-        Term::Def(definitions, term) => Term::Def(definitions.into_iter().map(stepped_def).collect(), boxed(term)),
+        Term::Def(definitions, term) => Term::Def(definitions.into_iter().map(stepped_def).collect(), boxed(*term)),
         Term::Call(name, args) => match (name, args.len()) {
             (RANGE, 3) => then(Term::Call(name, args.into_iter().map(stepped_term).collect()), step()),
             _ => Term::Call(name, args.into_iter().map(stepped_term).collect()),
@@ -304,7 +307,7 @@ fn stepped_term(term: Filter<'_>) -> Filter<'_> {
                 Part::Index(at) => Part::Index(stepped_term(at)),
                 Part::Range(from, to) => Part::Range(from.map(stepped_term), to.map(stepped_term)),
             };
-            Term::Path(boxed(term), Path(parts.into_iter().map(|(at, optional)| (part(at), optional)).collect()))
+            Term::Path(boxed(*term), Path(parts.into_iter().map(|(at, optional)| (part(at), optional)).collect()))
         }
     }
 }
@@ -438,6 +441,7 @@ mod tests {
 
     #[test]
     fn hostile_filters_end() {
+        let mut other = Vec::new();
         for filter in [
             "def f: f; f",
             "def f: 1 + f; f",
@@ -450,7 +454,7 @@ mod tests {
             "[repeat(.)]",
             "[repeat(1)]",
             "[recurse(.)]",
-            "last(recurse(. + 1))",
+            "0 | last(recurse(. + 1))",
             "until(false; .)",
             "[while(true; .)]",
             "\"x\" * 1e12",
@@ -463,15 +467,19 @@ mod tests {
             "reduce range(64) as $i (2; . * .)",
             "reduce range(64) as $i (1; [., .])",
             "reduce range(1e6) as $i (1; [.])",
-            "[.,.] | [.,.] | [..|..|..|..|..|..|..|..|..|..|..|..] | length",
-            "try repeat(.) catch 1",
+            "[range(100)] | [..|..|..|..|..|..|..|..] | [.[]|..|..|..|..|.. as $x | .[]?, $x | .[]?] | [.[] | range(1000)] | length",
+            "[try repeat(.) catch 1]",
             "[limit(1e9; repeat(1))]",
             "[combinations(64)]",
             "first(range(1e12) | select(. < 0))",
             "label $out | foreach repeat(1) as $x (0; . + $x; empty)",
         ] {
-            assert_eq!(apply(filter, "[0,1]"), Err(Refusal::Limit), "{filter}");
+            let said = apply(filter, "[0,1]");
+            if said != Err(Refusal::Limit) {
+                other.push((filter, said));
+            }
         }
+        assert_eq!(other, []);
     }
 
     #[test]
@@ -504,7 +512,7 @@ mod tests {
             (".a | @", 1, 7, "expected"),
             ("(", 1, 2, "expected"),
             ("", 1, 1, "expected"),
-            ("include \"x\"; .", 1, 9, "modules"),
+            ("include \"x\"; .", 1, 10, "modules"),
             (".a | now", 1, 6, "now cannot be used"),
         ] {
             let fault = Transform::compile(filter).expect_err(filter);

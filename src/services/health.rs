@@ -9,7 +9,7 @@ use crate::domain::clock::Clock;
 use crate::domain::health::{self, AtRisk, Because, Measures, Status};
 use crate::domain::message::MAX_AHEAD_MS;
 use crate::domain::settings::{DlqSettings, settings_for};
-use crate::store::counters::DlqCounts;
+use crate::store::counters::{DlqCounts, OutcomeCounts};
 use crate::store::dlqs::{Dlq, Incarnation};
 use crate::store::groups::Group;
 use crate::store::positions::{Gap, Position};
@@ -53,6 +53,8 @@ pub struct DlqHealth {
     /// How much the depth changed in the last hour; None without a sample from then.
     pub depth_change_1h: Option<i64>,
     pub follow_up_open: i64,
+    /// What became of what was sent.
+    pub outcomes: OutcomeCounts,
     /// In the topic, not yet taken in; an estimate.
     pub uncollected: Option<i64>,
     /// Age in ms of the oldest of `depth`; None when there is none.
@@ -261,6 +263,7 @@ impl Health {
             depth,
             depth_change_1h: reads.depths_then.get(&dlq.id).map(|then| depth - then),
             follow_up_open: counts.map_or(0, |counts| counts.follow_up_open),
+            outcomes: counts.map_or_else(OutcomeCounts::default, |counts| counts.outcomes),
             uncollected: fresh.and_then(|sample| sample.uncollected),
             oldest_age_ms: oldest.map(|(dead, _)| (reads.now_ms - dead).max(0)),
             event_age_ms: oldest.and_then(|(_, event)| event_age_ms((*event)?, reads.now_ms)),

@@ -35,6 +35,8 @@ const ASKED_AT_ONCE: i64 = 500;
 const ASKED_A_TURN: usize = 4;
 /// How often it is looked whether topics that were sent to are still the same.
 const TARGETS_WATCHED_EVERY: Duration = Duration::from_secs(30);
+/// How often a group is looked at that nothing was sent to yet, or that could not be looked at.
+const LOOKED_AT_RARELY: Duration = Duration::from_secs(20);
 /// How often what is not needed any more is dropped.
 const TIDIED_EVERY: Duration = Duration::from_secs(60);
 /// What nobody proved is given up after `verify_after_s` and as long again, but not sooner than this after it.
@@ -107,8 +109,8 @@ struct Memory {
     to_ask: Vec<(Batch, usize)>,
     targets_watched_at: Option<Duration>,
     tidied_at: Option<Duration>,
-    /// The brokers cannot tell about groups (the in-process one cannot): only ledgers can confirm here.
-    groups_unknown_at: Option<Duration>,
+    /// When each group, in a topic, is looked at again, unless something was sent since it was looked at.
+    next_looks: HashMap<(String, String), (Duration, bool)>,
     /// The first thing that could not be asked in this turn.
     failure: Option<KafkaError>,
 }
@@ -241,6 +243,7 @@ impl Verifier {
                 return Ok(());
             }
             tx.commit().await?;
+            telemetry::settled(&self.cluster, Outcome::Returned.as_str(), recovered.items);
             self.store.changed(&recovered.hints);
         }
     }
@@ -282,18 +285,25 @@ impl Verifier {
 
     /// Looks at the groups of batches that have sent something, or are about to: how a group stood before counts, too.
     async fn look_at_groups(&mut self, lease: Option<&HeldLease>) -> Result<(), VerifyError> {
-        let now = self.clock.monotonic();
-        if self.memory.groups_unknown_at.is_some_and(|at| now.saturating_sub(at) < TIDIED_EVERY) {
-            return Ok(());
-        }
-        let mut groups: BTreeMap<(String, String), i32> = BTreeMap::new();
+        // By group and topic: how many partitions, and whether anything was sent there yet.
+        let mut groups: BTreeMap<(String, String), (i32, bool)> = BTreeMap::new();
         for batch in self.memory.batches.iter().filter(|batch| self.is_traceable(batch)) {
             if let Some(group) = &batch.plan.group {
-                let partitions = groups.entry((group.clone(), batch.plan.target.clone())).or_default();
+                let (partitions, sent) = groups.entry((group.clone(), batch.plan.target.clone())).or_default();
                 *partitions = (*partitions).max(batch.plan.target_partitions);
+                *sent |= batch.started_at_ms.is_some();
             }
         }
-        for ((group, topic), partitions) in groups {
+        self.memory.next_looks.retain(|group, _| groups.contains_key(group));
+        let now = self.clock.monotonic();
+        for ((group, topic), (partitions, sent)) in groups {
+            let key = (group.clone(), topic.clone());
+            if self.memory.next_looks.get(&key).is_some_and(|(next, had_sent)| now < *next && *had_sent == sent) {
+                continue;
+            }
+            // How it stood before the first sending need not be known to the second.
+            let next = if sent { now } else { now + LOOKED_AT_RARELY };
+            self.memory.next_looks.insert(key.clone(), (next, sent));
             let asked: Vec<TopicPartition> = (0..partitions).map(|partition| (topic.clone(), partition)).collect();
             let (name, target) = (group.clone(), topic.clone());
             let looked = self
@@ -314,8 +324,14 @@ impl Verifier {
                     let looks = GroupLooks { group, topic, looks: looks.collect() };
                     self.take_look(lease, &looks, id.as_deref(), now_ms).await?;
                 }
-                Err(KafkaError::Unsupported { .. }) => self.memory.groups_unknown_at = Some(self.clock.monotonic()),
-                Err(error) => drop(self.memory.failure.get_or_insert(error)),
+                Err(error) => {
+                    // A proof survives the wait, as long as a member does.
+                    self.memory.next_looks.insert(key, (now + LOOKED_AT_RARELY, sent));
+                    // Brokers that cannot tell about groups (the in-process one cannot) are no failure: only ledgers can confirm here.
+                    if !matches!(error, KafkaError::Unsupported { .. }) {
+                        self.memory.failure.get_or_insert(error);
+                    }
+                }
             }
         }
         Ok(())

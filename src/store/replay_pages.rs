@@ -41,7 +41,7 @@ pub struct ItemRow {
     pub unchecked: bool,
     pub lap: i32,
     pub partition: i32,
-    #[sqlx(rename = "offset")]
+    #[sqlx(rename = "record_offset")]
     pub offset: i64,
     pub business_key: Option<String>,
     pub record_key: Option<Vec<u8>>,
@@ -100,7 +100,7 @@ macro_rules! item_rows {
     ($where:literal) => {
         concat!(
             "SELECT i.message_id, i.stage, i.place, i.state, i.outcome, i.proof, i.forecast, i.note, i.blocked_by, i.returned_as, i.target_partition, \
-             i.sent_offset, i.unchecked, i.lap, m.partition, m.\"offset\", m.business_key, m.record_key, m.exception_class \
+             i.sent_offset, i.unchecked, i.lap, m.partition, m.record_offset, m.business_key, m.record_key, m.exception_class \
              FROM replay_items i JOIN messages m ON m.id = i.message_id WHERE i.batch_id = $1 ",
             $where
         )

@@ -68,6 +68,8 @@ pub const ROUTES: &[Route] = &[
     route("POST", "/replays/{id}/stop", OPERATOR, || post(batch::stop)),
     route("GET", "/replays/{id}/reopen", VIEWER, || get(pages::page_of_form)),
     route("POST", "/replays/{id}/reopen", OPERATOR, || post(batch::reopen)),
+    route("GET", "/replays/{id}/reviewed", VIEWER, || get(pages::page_of_form)),
+    route("POST", "/replays/{id}/reviewed", APPROVER, || post(batch::reviewed)),
     route("GET", "/replays/{id}/slow-down", VIEWER, || get(pages::page_of_form)),
     route("POST", "/replays/{id}/slow-down", OPERATOR, || post(batch::slow_down)),
     route("GET", "/reviews", VIEWER, || get(reviews::list)),

@@ -858,6 +858,31 @@ async fn suggest_writes_a_file_that_we_read_ourselves() {
     topics.delete(&[&spring, &empty, &other]).await;
 }
 
+#[test]
+fn what_the_checks_use_and_what_is_none_stops_the_start() {
+    let folder = folder();
+    let text = "[clusters.main]\nbootstrap_servers = '127.0.0.1:1'\n[schemas.payment]\nkind = 'json_schema'\npath = 'payment.json'\n\
+                [[dlq]]\ncluster = 'main'\ntopics = ['a']\n[[dlq]]\ncluster = 'main'\ntopics = ['b']\n[dlq.schema]\nuse = 'payment'\ntransform = 'cents.jq'\n";
+    std::fs::write(folder.path().join("lazaret.toml"), text).unwrap();
+    std::fs::write(folder.path().join("payment.json"), r#"{"type":"objekt"}"#).unwrap();
+    std::fs::write(folder.path().join("cents.jq"), ".amount\n| nothing").unwrap();
+    for command in [&["serve", "--config", "lazaret.toml"][..], &["check"]] {
+        let output = lazaret(folder.path(), &[], command);
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(2), "{said}");
+        assert!(said.contains("schemas.payment.path: ") && said.contains("payment.json is no JSON Schema: at /type"), "{said}");
+        assert!(
+            said.contains("dlq[1].schema.transform: ") && said.contains("cents.jq: line 2, column 3: there is no filter nothing"),
+            "{said}"
+        );
+        assert!(said.contains("Put a JSON Schema") && said.contains("Correct the jq filter"), "{said}");
+    }
+    std::fs::write(folder.path().join("payment.json"), "{}").unwrap();
+    std::fs::write(folder.path().join("cents.jq"), ".amount").unwrap();
+    let said = stdout(&lazaret(folder.path(), &[], &["check"]));
+    assert!(said.contains("✓ schema payment: JSON Schema in "), "{said}");
+}
+
 #[tokio::test]
 #[ignore = "needs a real Redis: run tests/run"]
 async fn a_redis_ledger_is_asked_what_its_silence_would_prove() {
@@ -869,7 +894,7 @@ async fn a_redis_ledger_is_asked_what_its_silence_would_prove() {
     let ledger = |url: &str| {
         let text = format!(
             "[clusters.main]\nbootstrap_servers = '127.0.0.1:1'\n[ledgers.wallet.hot]\nkind = 'redis'\nurl = '{url}'\nkey = 'a:{{id}}'\n\
-             [ledgers.fraud.durable]\nkind = 'http'\nurl = 'http://fraud.internal/'\n"
+             [ledgers.fraud.durable]\nkind = 'http'\nurl = 'http://127.0.0.1:1/applied'\n"
         );
         std::fs::write(folder.path().join("lazaret.toml"), text).unwrap();
         stdout(&lazaret(folder.path(), &[], &["check"]))
@@ -877,7 +902,7 @@ async fn a_redis_ledger_is_asked_what_its_silence_would_prove() {
     let said = ledger(&url);
     assert!(said.contains("✓ ledger wallet: Redis ") && said.contains("connected"), "{said}");
     assert!(said.contains("ledger wallet: Redis: keeps all keys") || said.contains("! ledger wallet: Redis: throws keys away"), "{said}");
-    assert!(said.contains("– ledger fraud: HTTP endpoint: not checked"), "what was not tried is not green: {said}");
+    assert!(said.contains("✗ ledger fraud: HTTP endpoint: the endpoint refuses the connection"), "{said}");
     let said = ledger("redis://:hunter2@127.0.0.1:1/0");
     assert!(said.contains("✗ ledger wallet: Redis: ") && !said.contains("hunter2"), "{said}");
 }
@@ -892,8 +917,12 @@ async fn check_says_whether_postgresql_is_up_to_date() {
     let text = format!("[database]\nurl_file = 'url'\n[clusters.main]\nbootstrap_servers = '127.0.0.1:1'\n{ledger}");
     std::fs::write(folder.path().join("lazaret.toml"), text).unwrap();
     let said = stdout(&lazaret(folder.path(), &[], &["check"]));
+    assert!(said.contains("✗ ledger wallet: SQL: ") && said.contains("\"applied\" does not exist"), "{said}");
+    let pool = sqlx::PgPool::connect(&url).await.unwrap();
+    sqlx::query("CREATE TABLE applied (id text)").execute(&pool).await.unwrap();
+    let said = stdout(&lazaret(folder.path(), &[], &["check"]));
     assert!(said.contains("✓ database: connected: PostgreSQL ") && said.contains("! database: ") && said.contains(" missing\n"), "{said}");
-    assert!(said.contains("✓ ledger wallet: SQL: connected"), "{said}");
+    assert!(said.contains("✓ ledger wallet: SQL: connected read-only; its query runs"), "{said}");
     let migrated = lazaret(folder.path(), &[], &["migrate"]);
     assert!(stdout(&migrated).starts_with("PostgreSQL (PostgreSQL "), "{}", stdout(&migrated));
     let said = stdout(&lazaret(folder.path(), &[], &["check"]));

@@ -9,6 +9,7 @@ pub use on_demand::{ClusterTests, NotStarted, Run};
 use crate::domain::settings::{ClusterSettings, DlqSettings, Secret, TopicMatch};
 use crate::kafka::check::{self, AclTopics};
 use crate::ledger::{self, redis::RedisFacts};
+use crate::schema::Schemas;
 use crate::store::{Store, StoreError};
 
 /// How long one probe may take.
@@ -63,7 +64,7 @@ pub enum LedgerTier {
     Redis(Secret),
     /// URL and query.
     Sql(Secret, String),
-    Http,
+    Http(Secret),
 }
 
 const DATABASE: &str = "database";
@@ -228,11 +229,27 @@ fn has_alternatives_at_top(pattern: &str) -> bool {
     false
 }
 
+/// A schema: a file is compiled, a registry asked for the subject's current one.
+pub async fn schema(name: &str, schemas: &Schemas) -> Step {
+    let subject = format!("schema {name}");
+    match schemas.described(name).await {
+        Ok(said) => Step::new(&subject, Outcome::Passed, said),
+        Err(why) => {
+            Step::new(&subject, Outcome::Failed, why).remedy(format!("Check schemas.{name}, and that the registry runs and lets us in"))
+        }
+    }
+}
+
 /// One tier of a ledger.
 pub async fn ledger_tier(name: &str, tier: &LedgerTier) -> Vec<Step> {
     let subject = format!("ledger {name}");
     match tier {
-        LedgerTier::Http => vec![Step::new(&subject, Outcome::NotChecked, "HTTP endpoint: not checked, this version does not call it")],
+        LedgerTier::Http(url) => vec![match ledger::http::probe(url).await {
+            Ok(()) => Step::new(&subject, Outcome::Passed, "HTTP endpoint: answers a question without keys"),
+            Err(error) => Step::new(&subject, Outcome::Failed, format!("HTTP endpoint: {error}")).remedy(format!(
+                "Check url of ledgers.{name}.durable, and that it answers POST {{\"keys\":[]}} with {{\"statuses\":{{}}}}"
+            )),
+        }],
         LedgerTier::Sql(url, query) => vec![match ledger::sql::probe(url, query, TIMEOUT).await {
             Ok(()) => Step::new(&subject, Outcome::Passed, "SQL: connected read-only; its query runs"),
             Err(error) => Step::new(&subject, Outcome::Failed, format!("SQL: {error}"))

@@ -1,6 +1,7 @@
 //! The two checks on messages: does the payload fit today's schema, has the message already been applied.
 
 use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use futures_util::{StreamExt as _, stream};
@@ -356,7 +357,9 @@ impl Work {
             payload.key = self.key(message, payload.transformed.as_deref());
             payload
         };
-        self.messages.iter().map(one).collect()
+        // A decoder that a payload brings down takes no other message with it.
+        let caught = |message| catch_unwind(AssertUnwindSafe(|| one(message))).unwrap_or_else(|_| Payload::stopped());
+        self.messages.iter().map(caught).collect()
     }
 
     fn payload(&self, message: &Candidate) -> Payload {

@@ -14,6 +14,7 @@ use tokio_util::sync::CancellationToken;
 use super::pace::Pace;
 use super::{Cluster, Entry, ReplayError, Replays};
 use crate::domain::audit::{Action, By, Event};
+use crate::domain::clock::Clock;
 use crate::domain::replay::{BatchMove, BatchState};
 use crate::domain::sending::{Drift, InTheWay};
 use crate::kafka::client::KafkaError;
@@ -331,6 +332,11 @@ impl Executor {
         Ok(tx)
     }
 
+    /// Measures a part of the work until it is dropped.
+    pub(super) fn timed(&self, phase: &'static str) -> Timed<'_> {
+        Timed { clock: &self.replays.clock, phase, since: self.replays.clock.monotonic() }
+    }
+
     /// What automation calls itself in histories and logs; also the subject of the trail.
     pub(super) fn actor(&self, batch_id: i64) -> String {
         format!("replay {batch_id}")
@@ -444,6 +450,19 @@ impl Executor {
     pub(super) fn drop_producer(&self, target: &str) {
         self.producers.lock().unwrap_or_else(PoisonError::into_inner).remove(target);
         self.targets.lock().unwrap_or_else(PoisonError::into_inner).remove(target);
+    }
+}
+
+/// How long a part of the work took, told when it is over.
+pub(super) struct Timed<'a> {
+    clock: &'a Clock,
+    phase: &'static str,
+    since: Duration,
+}
+
+impl Drop for Timed<'_> {
+    fn drop(&mut self) {
+        telemetry::replay_phase(self.phase, self.clock.monotonic().saturating_sub(self.since));
     }
 }
 

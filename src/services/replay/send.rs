@@ -97,7 +97,7 @@ impl Executor {
                             batch = now;
                             continue;
                         }
-                        Claim::NothingLeft => return self.step(run, &batch, entry).await,
+                        Claim::NothingLeft => return self.step(run, entry).await,
                     }
                 }
             };
@@ -205,7 +205,9 @@ impl Executor {
     }
 
     async fn checked(&self, batch: &Batch, entry: Entry<'_>, ids: &[i64]) -> Result<Chunk, Hindrance> {
+        let timed = self.timed("load");
         let items = self.replays.store.items_to_send(batch.id, ids).await?;
+        drop(timed);
         let candidates: Vec<Candidate> = items
             .iter()
             .filter_map(|item| {
@@ -216,6 +218,7 @@ impl Executor {
             .collect();
         let at = self.replays.clock.monotonic();
         let transform = batch.plan.transform.as_deref();
+        let timed = self.timed("check");
         let mut verdicts =
             self.replays.checker.check(entry, transform, &candidates, self.replays.clock.now_ms()).await.into_iter().peekable();
         let mut checked = Vec::with_capacity(items.len());
@@ -226,6 +229,7 @@ impl Executor {
             }
             checked.push(verdict);
         }
+        drop(timed);
         fail::fail_point!("replay::checked");
         Ok(Chunk { items, checked, at })
     }
@@ -276,6 +280,7 @@ impl Executor {
             )));
         }
         let bounds = self.bounds(entry, target, &chunk, &courses).await?;
+        let timed = self.timed("intend");
         let plan = Plan { batch, entry, target, chunk: &chunk, courses: &courses, bounds: &bounds, epoch: self.lease.epoch };
         let now_ms = self.replays.clock.now_ms();
         let mut tx = self.begin().await?;
@@ -295,6 +300,7 @@ impl Executor {
         if !planted("replay::no_intent") {
             tx.commit().await?;
         }
+        drop(timed);
         fail::fail_point!("replay::intended");
         let outgoing = plan.outgoing(&moved);
         self.pace.give_back(&target.name, batch.id, chunk.items.len() - outgoing.len());
@@ -358,6 +364,7 @@ impl Executor {
         if partitions.is_empty() {
             return Ok(Default::default());
         }
+        let _timed = self.timed("bounds");
         let (scanner, topic, ask) = (std::sync::Arc::clone(&self.scanner), target.name.clone(), self.timing.ask);
         let partitions: Vec<i32> = partitions.into_iter().collect();
         let ends = blocking(move || scanner.ends(&topic, &partitions, ask)).await?;
@@ -377,7 +384,9 @@ impl Executor {
             return Err(Hindrance::Lost);
         }
         stall().await;
+        let timed = self.timed("produce");
         let deliveries = producer.send(&intended.outgoing).await;
+        drop(timed);
         fail::fail_point!("replay::produced");
         let known = |(&(message_id, group_id, unchecked), delivery): (&(i64, i64, bool), Delivery)| {
             let end = match &delivery {
@@ -417,11 +426,13 @@ impl Executor {
         if run.unsettled.is_empty() {
             return Ok(());
         }
+        let timed = self.timed("settle");
         let now_ms = self.replays.clock.now_ms();
         let mut tx = self.begin().await?;
         let dlq_id = self.store_ends(&mut tx, run.batch_id, &run.unsettled, now_ms).await?;
         fail::fail_point!("replay::mid_outcome");
         tx.commit().await?;
+        drop(timed);
         if run.unsettled.iter().any(|known| !matches!(known.end, End::Sent { .. })) {
             // What was not sent stands in the way of what comes after it.
             run.memory = None;
@@ -501,7 +512,13 @@ impl Executor {
     // ------------------------------------------------------------------------------------------------------------- step by step
 
     /// All that may go has gone: the next step, or the end, or a reason to wait.
-    async fn step(&self, run: &mut Run, batch: &Batch, entry: Entry<'_>) -> Result<(), Hindrance> {
+    async fn step(&self, run: &mut Run, entry: Entry<'_>) -> Result<(), Hindrance> {
+        // As it is now: what was seen before the last chunk does not count that one.
+        let Some(batch) = self.replays.store.batch(run.batch_id).await? else { return Ok(()) };
+        if batch.state != BatchState::Executing {
+            return Ok(());
+        }
+        let batch = &batch;
         let now_ms = self.replays.clock.now_ms();
         let next = self.replays.store.next_stage(batch.id).await?;
         match stage::next(batch, next, entry.terms.canary_timeout_s, now_ms) {

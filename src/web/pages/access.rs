@@ -66,7 +66,7 @@ pub struct SetupForm {
 }
 
 /// The address of who is connected; None where the server was started without connect info.
-pub struct Client(Option<IpAddr>);
+pub struct Client(pub Option<IpAddr>);
 
 impl<S: Sync> FromRequestParts<S> for Client {
     type Rejection = std::convert::Infallible;

@@ -29,6 +29,7 @@ use crate::web::AppState;
 use crate::web::view::chart::{Chart, Mark, Measure};
 use crate::web::view::format::{self, Number};
 use crate::web::view::spark::Series;
+use crate::web::view::success::Success;
 use crate::web::view::text;
 
 const FILTERS: [&str; 11] = ["state", "follow_up", "class", "group", "partition", "key", "q", "from", "to", "from_ms", "to_ms"];
@@ -89,6 +90,7 @@ struct Figures {
     oldest_note: String,
     rate: String,
     rate_note: String,
+    success: Success,
 }
 
 struct Failures {
@@ -491,6 +493,7 @@ fn figures(detail: &DlqDetail, now_ms: i64) -> Figures {
         oldest_note: event.into_iter().chain([risk]).collect::<Vec<_>>().join(" · "),
         rate: format::per_minute_or_unknown(health.arrivals_per_min),
         rate_note: if health.has_data() { "over 15 min, by dead-lettered time".to_owned() } else { no_data(health, now_ms) },
+        success: Success::of(health.outcomes),
     }
 }
 

@@ -13,6 +13,7 @@ use chrono::{DateTime, NaiveDateTime};
 use serde::Deserialize;
 
 use super::flash::Flash;
+use super::replays::state_name;
 use super::{Acting, GroupLine, Look, MessageLine, Shell, SignedIn, When, dlq_path, kind_after_label, new_replay, outside};
 use crate::api::Failure;
 use crate::api::groups::unknown_group;
@@ -27,13 +28,16 @@ use crate::services::health::BUCKET_MS;
 use crate::store::group_status::{AddedNote, Note};
 use crate::store::groups::Group;
 use crate::store::messages::{MessageFilter, MessageRow};
+use crate::store::outcomes::EarlierReplay;
 use crate::web::AppState;
 use crate::web::view::format;
 use crate::web::view::spark::{Series, Spark};
+use crate::web::view::success::Success;
 use crate::web::view::text;
 
 const SAMPLES: usize = 5;
 const NOTES_SHOWN: i64 = 20;
+const REPLAYS_SHOWN: i64 = 10;
 /// A note has at most so many characters.
 const NOTE_LIMIT: usize = 4_000;
 const CONTRASTS_SHOWN: usize = 10;
@@ -56,6 +60,9 @@ pub struct GroupPage {
     replay: String,
     status: StatusView,
     trend: Trend,
+    success: Success,
+    /// The newest replays that had messages of this group.
+    replays: Vec<ReplayLine>,
     samples: Vec<MessageLine>,
     identity: Vec<(&'static str, Option<String>)>,
     /// Why the newest message is of its kind.
@@ -95,6 +102,32 @@ struct Trend {
     last_hour: String,
     spark: Spark,
     note: String,
+}
+
+struct ReplayLine {
+    id: i64,
+    state: &'static str,
+    when: When,
+    proposer: String,
+    sent: String,
+    confirmed: String,
+    returned: String,
+    unproven: String,
+}
+
+impl ReplayLine {
+    fn of(replay: &EarlierReplay, now_ms: i64) -> ReplayLine {
+        ReplayLine {
+            id: replay.id,
+            state: replay.state.parse().map_or(format::UNKNOWN, state_name),
+            when: When::of(replay.started_at_ms.unwrap_or(replay.created_at_ms), now_ms),
+            proposer: text::short_line(&replay.proposer, 60),
+            sent: format::exact(replay.sent),
+            confirmed: format::exact(replay.confirmed),
+            returned: format::exact(replay.returned),
+            unproven: format::exact(replay.unproven),
+        }
+    }
 }
 
 struct NoteLine {
@@ -254,6 +287,8 @@ impl View<'_> {
             true => None,
             false => Some(unusual(&self.groups.compare(&group, Arc::clone(&newest)).await?)),
         };
+        let outcomes = state.store.group_outcomes(group.dlq_id, &[group.id]).await?;
+        let replays = state.store.replays_of_group(group.id, REPLAYS_SHOWN).await?;
         let notes = state.store.group_notes(group.id, before, NOTES_SHOWN).await?;
         let owner = state.owner_of(&group.cluster, &group.topic).await?;
         let (mut form, mut status_fault) = (StatusForm::of(&group.status), None);
@@ -273,6 +308,8 @@ impl View<'_> {
             replay: new_replay(&group.cluster, &group.topic, &[("group", &group.id.to_string())]),
             status: StatusView::of(&group, now_ms),
             trend: trend(&newest, is_all, now_ms),
+            success: Success::of(outcomes.get(&group.id).copied().unwrap_or_default()),
+            replays: replays.iter().map(|replay| ReplayLine::of(replay, now_ms)).collect(),
             samples: samples(&newest).into_iter().map(|row| MessageLine::of(row, now_ms)).collect(),
             identity: identity(&group),
             class_reason: newest.first().map(|row| text::short_line(&row.class_reason, 300)),

@@ -171,7 +171,7 @@ fn build(
         verdicts: steps::verdicts(&evidence.verdicts, now_ms),
         attempt: facts::attempt(&row, settings),
         replay_of: row.replay_of,
-        acts: Acts::of(&row, principal, owner.as_deref(), in_replay)?,
+        acts: Acts::of(&row, principal, owner.as_deref(), in_replay, state.options.read_only)?,
         held,
         reveal: reveal_box(principal, owner.as_deref(), shown.hides, refused, revelation.is_some()),
         value: shown,

@@ -130,7 +130,7 @@ pub async fn page(
 }
 
 /// What narrows a list that can be replayed as it is: a replay is of one DLQ, whoever owns it.
-const REPLAYABLE: [&str; 10] = ["state", "class", "group", "partition", "key", "q", "from", "to", "from_ms", "to_ms"];
+const REPLAYABLE: [&str; 11] = ["state", "follow_up", "class", "group", "partition", "key", "q", "from", "to", "from_ms", "to_ms"];
 
 /// The DLQ that a list is of; None: of several.
 fn one_dlq<'a>(dlqs: &'a [Dlq], filter: &MessageFilter) -> Option<&'a Dlq> {

@@ -17,6 +17,7 @@ use crate::store::replay_pages::OpenBatch;
 use crate::web::AppState;
 use crate::web::view::format::{self, Number, UNKNOWN};
 use crate::web::view::spark::{Series, Spark};
+use crate::web::view::success::Success;
 use crate::web::view::text;
 
 #[derive(Template, WebTemplate)]
@@ -74,6 +75,7 @@ struct Row {
     uncollected: Number,
     spark: Spark,
     rate: String,
+    success: Success,
     notes: Vec<String>,
     /// Its live replays.
     open: Vec<OpenReplay>,
@@ -226,6 +228,7 @@ impl Row {
             uncollected: Number::of_option(row.uncollected),
             spark: Spark::draw(&series, if row.has_data() { &rate } else { "not known" }),
             rate,
+            success: Success::of(row.outcomes),
             notes: notes(row, now_ms),
             open: open.iter().filter(|open| open.dlq_id == row.dlq.id).map(OpenReplay::of).collect(),
         }

@@ -7,6 +7,8 @@ pub mod review;
 mod samples;
 mod words;
 
+pub use words::state_name;
+
 use askama::Template;
 use askama_web::WebTemplate;
 use axum::extract::{RawQuery, State};
@@ -223,7 +225,7 @@ fn refused(error: ReplayError) -> Result<Refused, Failure> {
             Refused { status: StatusCode::UNPROCESSABLE_ENTITY, field: Some(field), said }
         }
         ReplayError::Conflict(said) => Refused { status: StatusCode::CONFLICT, field: None, said: words::sentence(&capital(&said)) },
-        other => return Err(failure(other)),
+        other => return Err(other.into()),
     })
 }
 
@@ -234,30 +236,6 @@ struct Refused {
     /// The service's name of the field, where it is one field's fault.
     field: Option<&'static str>,
     said: String,
-}
-
-fn failure(error: ReplayError) -> Failure {
-    match error {
-        ReplayError::Store(error) => error.into(),
-        ReplayError::Kafka(error) => {
-            tracing::warn!(error = %error, "Kafka failed a request about a replay");
-            Failure::new(
-                StatusCode::SERVICE_UNAVAILABLE,
-                format!("Kafka does not answer right now: {}", words::sentence(&error.to_string())),
-            )
-        }
-        ReplayError::Forbidden(said) => Failure::forbidden(words::sentence(&capital(&said))),
-        ReplayError::Conflict(said) => Failure::new(StatusCode::CONFLICT, words::sentence(&capital(&said))),
-        ReplayError::Invalid { field, problem } => {
-            Failure::new(StatusCode::UNPROCESSABLE_ENTITY, format!("{field}: {}", words::sentence(&problem)))
-        }
-        ReplayError::Unready(said) => Failure::new(StatusCode::SERVICE_UNAVAILABLE, words::sentence(&capital(&said))),
-        ReplayError::Machine(reason) => {
-            tracing::error!(reason, "a request about a replay failed");
-            Failure::internal()
-        }
-        ReplayError::NotFound(id) => Failure::not_found(format!("There is no replay {id}.")),
-    }
 }
 
 fn capital(said: &str) -> String {

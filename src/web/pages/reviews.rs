@@ -7,10 +7,11 @@ use axum::response::{IntoResponse as _, Redirect, Response};
 
 use super::flash::Flash;
 use super::group::new_form_id;
-use super::{Acting, Look, Shell, SignedIn, When, outside};
+use super::{Acting, Look, Shell, SignedIn, When, new_replay, outside};
 use crate::api::Failure;
 use crate::api::query::{self, MESSAGE_FILTER, Query};
 use crate::domain::access::{Principal, Role};
+use crate::domain::lifecycle::FollowUp;
 use crate::domain::message::MessageState;
 use crate::domain::review::{ReviewAction, ReviewState};
 use crate::services::review::{Request, Reviews};
@@ -285,6 +286,7 @@ fn how_far(review: &Review, now_ms: i64) -> String {
             };
             format!("{seen} of {} looked at{left}.{waits}", exact(total))
         }
+        (ReviewState::Done, Some(0)) => "No message matched.".to_owned(),
         (ReviewState::Done, _) => format!("{changed} of {seen} changed."),
         (ReviewState::Stopped, Some(total)) => format!("Stopped after {seen} of {}: {changed} were changed and stay so.", exact(total)),
         (ReviewState::Stopped, None) => "Stopped while it was counted: nothing was changed.".to_owned(),
@@ -407,7 +409,13 @@ pub struct Acts {
 impl Acts {
     /// # Errors
     /// The system gives no random bytes.
-    pub fn of(row: &MessageRow, principal: &Principal, owner: Option<&str>, in_replay: Option<i64>) -> Result<Acts, Failure> {
+    pub fn of(
+        row: &MessageRow,
+        principal: &Principal,
+        owner: Option<&str>,
+        in_replay: Option<i64>,
+        read_only: bool,
+    ) -> Result<Acts, Failure> {
         let open = matches!(row.state, MessageState::Quarantined | MessageState::UnderReview);
         let mut acts = Acts { form_id: new_form_id()?, replay: None, plain: None, reasoned: Vec::new(), in_replay, said: None };
         if principal.role < Role::Operator {
@@ -423,9 +431,8 @@ impl Acts {
         }
         let word = |action: ReviewAction| (action.as_str(), label(action));
         let why = |action: ReviewAction, what: &'static str| (action.as_str(), label(action), what);
-        let place =
-            [("cluster", &row.cluster), ("topic", &row.topic)].map(|(name, value)| format!("{name}={}", query::encode(value.as_bytes())));
-        acts.replay = open.then(|| format!("/replays/new?{}&ids={}", place.join("&"), row.id));
+        let id = row.id.to_string();
+        acts.replay = (open && !read_only).then(|| new_replay(&row.cluster, &row.topic, &[("ids", &id)]));
         match row.state {
             MessageState::Quarantined => {
                 acts.plain = Some(word(ReviewAction::TakeUp));
@@ -436,7 +443,7 @@ impl Acts {
                 acts.reasoned.push(why(ReviewAction::Archive, "It counts no more and is not replayed; it can be restored."));
             }
             MessageState::Archived => {
-                if row.follow_up == Some(crate::domain::lifecycle::FollowUp::Open) {
+                if row.follow_up == Some(FollowUp::Open) {
                     acts.reasoned.push(why(ReviewAction::CloseFollowUp, "Say what came of it. The message stays archived."));
                 }
                 acts.reasoned.push(why(ReviewAction::Restore, "It is under review again."));

@@ -4,5 +4,6 @@ pub mod chart;
 pub mod diff;
 pub mod format;
 pub mod spark;
+pub mod success;
 pub mod text;
 pub mod tree;

@@ -29,6 +29,8 @@ pub struct Browser {
 impl Browser {
     pub async fn open() -> Browser {
         let driver = Server::Webdriver.address();
+        // Without one reqwest makes no client, although chromedriver is asked in the clear. A second one is refused, and that is well.
+        _ = rustls::crypto::ring::default_provider().install_default();
         let profile = tempfile::tempdir().expect("a profile folder");
         let arguments = [
             "--headless=new",

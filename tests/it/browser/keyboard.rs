@@ -1,12 +1,14 @@
 //! From the sign-in to a message and back, on the keyboard alone.
 
+use lazaret::domain::replay::{BatchMove, Expected, Warning};
 use serde_json::Value;
 
 use super::driver::{Browser, PHONE, WIDE};
 use super::stage::{PASSWORD, Stage, WALLET};
+use crate::replay::seeded::Seeded;
 
 const TAB: &str = "\u{E004}";
-const ENTER: &str = "\u{E007}";
+pub(super) const ENTER: &str = "\u{E007}";
 /// More than any page has until the place that is looked for.
 const MOST_TABS: usize = 120;
 
@@ -29,7 +31,7 @@ const FOCUS: &str = "
     return { at: element.outerHTML.slice(0, 120), faults, href: element.getAttribute('href'), id: element.id };";
 
 /// Presses Tab until `wanted` has the focus; every stop on the way must be seen.
-async fn tab_to(browser: &Browser, wanted: &str) -> usize {
+pub(super) async fn tab_to(browser: &Browser, wanted: &str) -> usize {
     for stops in 1..=MOST_TABS {
         browser.keys(TAB).await;
         let focus = browser.ask(FOCUS).await;
@@ -114,12 +116,24 @@ async fn every_stop_of_the_tab_key_is_seen() {
     let browser = Browser::open().await;
     stage.admit(&browser, "ada").await;
     let mut stops = 0;
-    for path in ["/".to_owned(), format!("/dlqs/main/{WALLET}"), "/messages/3".into(), "/groups/1".into(), "/settings".into()] {
+    let replay = Seeded::frozen(&stage.house, "refunds.DLQ", 20, "otto", |_| ()).await;
+    let also = Warning::AlsoReadBy { group: "analytics".into(), why: "it has no ledger".into(), items: 20 };
+    replay.preflighted(&[(Expected::Held, 2)], &[also], 1).await;
+    let draft = format!("/replays/{}?items=all", replay.id);
+    let mut paths = vec!["/".to_owned(), format!("/dlqs/main/{WALLET}"), "/messages/3".into(), "/groups/1".into(), "/settings".into()];
+    paths.extend([draft, format!("/replays/new?cluster=main&topic={WALLET}")]);
+    for path in paths {
         for screen in [WIDE, PHONE] {
             browser.screen(screen).await;
             browser.goto(&stage.at(&path)).await;
             stops += around(&browser).await;
         }
+    }
+    replay.moved(BatchMove::Submit, None).await;
+    for screen in [WIDE, PHONE] {
+        browser.screen(screen).await;
+        browser.goto(&stage.at(&format!("/replays/{}/review", replay.id))).await;
+        stops += around(&browser).await;
     }
     super::report(&format!("keyboard: {stops} stops of the Tab key, each with its outline in sight and uncovered"));
 }

@@ -10,6 +10,7 @@ mod keyboard;
 mod line;
 mod live;
 mod no_script;
+mod replay;
 mod senses;
 mod stage;
 mod survey;

@@ -3,18 +3,40 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use lazaret::domain::access::OwnerScope;
+use lazaret::domain::audit::By;
+use lazaret::domain::lifecycle::{Move, Outcome, Proof};
+use lazaret::domain::message::MessageState;
+use lazaret::domain::replay::{BatchMove, Expected, Progress, Warning};
+use lazaret::domain::review::ReviewAction;
+use lazaret::domain::verdict::Check;
+use lazaret::services::review::{Request, Reviews};
+use lazaret::store::messages::MessageFilter;
+use lazaret::store::review::Scope;
+use lazaret::store::transitions::{self, Cause, Change};
 use lazaret::web::routes::{ROUTES, Route};
 use serde_json::{Value, json};
 
 use super::driver::{Browser, PHONE, SMALL, Screen, WIDE};
 use super::stage::{HOSTILE, PASSWORD, Stage, WALLET, longest_topic};
 use super::{axe, report};
+use crate::replay::seeded::Seeded;
 
 const THEMES: [&str; 2] = ["light", "dark"];
 const SCREENS: [Screen; 2] = [WIDE, PHONE];
 
 /// GET routes that are no page of their own: data, files, streams, and addresses that lead to a page.
-const NO_PAGES: [&str; 14] = [
+const NO_PAGES: [&str; 24] = [
+    "/replays/{id}/submit",
+    "/replays/{id}/approve",
+    "/replays/{id}/reject",
+    "/replays/{id}/pause",
+    "/replays/{id}/resume",
+    "/replays/{id}/stop",
+    "/replays/{id}/reopen",
+    "/replays/{id}/reviewed",
+    "/replays/{id}/slow-down",
+    "/reviews/{id}/stop",
     "/export",
     "/messages/export",
     "/messages/{id}/value",
@@ -194,6 +216,43 @@ pub async fn message_id(stage: &Stage, topic: &str, offset: Option<i64>) -> i64 
     wanted["id"].as_i64().expect("an id")
 }
 
+/// Two reviews, one done and one just begun, and two messages: one that is held, one whose follow-up is open.
+async fn reviewed(stage: &Stage) -> [i64; 4] {
+    let house = &stage.house;
+    let reviews = Reviews { store: house.store.clone(), clock: house.clock.clone(), dlqs: house.options.dlqs.clone().into() };
+    let by = By { actor: "otto".to_owned(), request_id: None };
+    let mut begun = Vec::new();
+    for (action, class) in [(ReviewAction::Archive, "transient"), (ReviewAction::TakeUp, "unknown")] {
+        let filter = MessageFilter {
+            cluster: Some("main".to_owned()),
+            topic: Some("orders.fulfilment.DLT".to_owned()),
+            class: class.parse().ok(),
+            ..MessageFilter::default()
+        };
+        let query = format!("cluster=main&topic=orders.fulfilment.DLT&class={class}");
+        let scope = Scope::Filter { filter: Box::new(filter), query };
+        let reason = Some("Dead-lettered in the rehearsal of October; nobody waits for these orders.".to_owned());
+        let request = Request { action, scope, reason, form_id: format!("{}0123456789abcdef", action.as_str().replace('_', "")) };
+        begun.push(reviews.begin(&by, &OwnerScope::All, request).await.expect("begun").id);
+        while action == ReviewAction::Archive && reviews.tick().await.expect("a chunk") {}
+    }
+    let (held, unfit) = (message_id(stage, WALLET, Some(5)).await, message_id(stage, WALLET, Some(6)).await);
+    let not_answered = "Duplicate check: the ledger wallet-redis did not answer within 2 s. Nothing was sent.";
+    let ends = [
+        (held, [Move::TakenUp, Move::CheckBegun, Move::SchemaFits, Move::Held].as_slice(), not_answered),
+        (unfit, [Move::TakenUp, Move::CheckBegun, Move::SchemaUnfit].as_slice(), "/amount: 12 is not of type string"),
+    ];
+    let mut tx = house.store.begin().await.expect("a transaction");
+    for (message_id, moves, reason) in ends {
+        let change = Change { message_id, from: MessageState::Quarantined, moves, reason: Some(reason), evidence: None };
+        let cause = Cause { at_ms: house.clock.now_ms() - 60_000, actor: "replay 12", batch_id: Some(12) };
+        assert_eq!(transitions::move_messages(&mut tx, &[change], &cause).await.expect("moved"), [message_id]);
+    }
+    tx.commit().await.expect("committed");
+    stage.spoil("INSERT INTO verdicts (message_id, batch_id, at_ms, phase, schema, idempotency, decision, schema_note, asked, answered, others) SELECT id, 12, 1796047271000, 'sending', 'compatible', 'could_not_check', 'held', NULL, '{\"keys\":[\"pay-5\"]}', '\"timed out after 2 s\"', '[[\"audit\",\"new\"]]' FROM messages WHERE state = 'under_review' AND reason IS NOT NULL").await;
+    [begun[0], begun[1], held, unfit]
+}
+
 const WRONG: Way = Way::Typed(&[("#name", "vera"), ("#password", "not the password")]);
 
 async fn empty(seen: &mut Seen, browser: &Browser) {
@@ -209,7 +268,14 @@ async fn empty(seen: &mut Seen, browser: &Browser) {
     seen.visit(browser, &stage, "error", &get_fails("setup-used", "/setup?token=used", 403)).await;
     stage.admit(browser, "otto").await;
     let quiet = stage.house.dlq("quiet.DLQ").await;
-    for place in [get("dlq", "/dlqs/main/quiet.DLQ"), get("messages", "/messages"), get("settings", "/settings")] {
+    for place in [
+        get("dlq", "/dlqs/main/quiet.DLQ"),
+        get("messages", "/messages"),
+        get("reviews", "/reviews"),
+        get("settings", "/settings"),
+        get("replays", "/replays"),
+        get("replay-new", "/replays/new?cluster=main&topic=quiet.DLQ"),
+    ] {
         seen.visit(browser, &stage, "empty", &place).await;
     }
     stage.house.store.set_gone(quiet.id, Some(0)).await.expect("gone");
@@ -241,6 +307,19 @@ async fn normal(seen: &mut Seen, browser: &Browser) {
         get("message-fixture", format!("/messages/{fixture}")),
         get("group", format!("/groups/{group}")),
         get("settings", "/settings"),
+    ];
+    for place in places {
+        seen.visit(browser, &stage, "normal", &place).await;
+    }
+    let [done, counting, held, follow_up] = reviewed(&stage).await;
+    let places = [
+        get("reviews", "/reviews"),
+        get("review-done", format!("/reviews/{done}")),
+        get("review-counting", format!("/reviews/{counting}")),
+        get("message-held", format!("/messages/{held}")),
+        get("message-follow-up", format!("/messages/{follow_up}")),
+        get("messages-follow-up", "/messages?follow_up=open"),
+        get("dlq-reviewed", "/dlqs/main/orders.fulfilment.DLT"),
     ];
     for place in places {
         seen.visit(browser, &stage, "normal", &place).await;
@@ -277,6 +356,96 @@ async fn error(seen: &mut Seen, browser: &Browser) {
     }
 }
 
+/// A replay in each of its states.
+async fn replays(seen: &mut Seen, browser: &Browser) {
+    let stage = Stage::furnished().await;
+    let house = &stage.house;
+    stage.admit(browser, "ada").await;
+    let worked = [(Expected::AlreadyApplied, 12), (Expected::Incompatible, 3), (Expected::Held, 4), (Expected::Blocked, 2)];
+    let warnings = [
+        Warning::CauseActive { arrivals: 14 },
+        Warning::GroupEmpty { group: "wallet".into() },
+        Warning::Lag { group: "wallet".into(), records: 12_431 },
+        Warning::NewerOfKey { keys: vec!["user-8831".into(), "user-12".into()], count: 9 },
+        Warning::AlsoReadBy { group: "analytics".into(), why: "it has no ledger".into(), items: 179 },
+        Warning::CheckMissing { check: Check::Idempotency, lines: "[dlq.idempotency]\nledger = \"name of a [ledgers.NAME]\"".into() },
+        Warning::Repartitioned { items: 200 },
+        Warning::CannotConfirm { why: "no consumer group is known".into() },
+    ];
+    let batch = |id: i64, rest: &str| format!("/replays/{id}{rest}");
+    let checking = Seeded::frozen(house, "one.DLQ", 40, "otto", |_| ()).await;
+    checking.counted(Progress { checked: 17, ..Progress::default() }).await;
+    seen.visit(browser, &stage, "replay", &get("checking", batch(checking.id, ""))).await;
+
+    let draft =
+        Seeded::frozen(house, "two.DLQ", 200, "otto", |new| new.plan.transform = Some(".amount_minor = 1250\n| del(.amount)".into())).await;
+    draft.preflighted(&worked, &warnings, 2).await;
+    seen.visit(browser, &stage, "replay", &get("draft", batch(draft.id, ""))).await;
+    seen.visit(browser, &stage, "replay", &get("draft-items", batch(draft.id, "?items=expect_incompatible"))).await;
+    draft.moved(BatchMove::Submit, None).await;
+    seen.visit(browser, &stage, "replay", &get("awaiting", batch(draft.id, ""))).await;
+    seen.visit(browser, &stage, "replay", &get("review", batch(draft.id, "/review"))).await;
+    let digest = Way::Post(&[("digest", "of another plan")]);
+    seen.visit(browser, &stage, "replay", &Place { name: "409", path: batch(draft.id, "/approve"), way: digest, status: 409 }).await;
+
+    let sending = Seeded::frozen(house, "three.DLQ", 200, "otto", |_| ()).await;
+    sending.preflighted(&worked[..2], &warnings[6..], 1).await;
+    sending.moved(BatchMove::Submit, None).await;
+    sending.approved_by("petra", Some("185 is what the outage left")).await;
+    sending.moved_at(BatchMove::Start, None, house.clock.now_ms() - 500_000).await;
+    sending.ended(15, 7, "sent", Some((Outcome::Confirmed, Some(Proof::Offset))), None).await;
+    sending.ended(22, 3, "sent", Some((Outcome::Pending, None)), None).await;
+    sending.ended(0, 10, "already_applied", None, None).await;
+    sending.counted(Progress { sent: 10, confirmed_offset: 7, already_applied: 10, ..Progress::default() }).await;
+    sending.waits_since(house.clock.now_ms() - 500_000).await;
+    seen.visit(browser, &stage, "replay", &get("sending", batch(sending.id, "?items=sent"))).await;
+    sending.moved(BatchMove::Pause, Some("the canary was not proven within 10m")).await;
+    seen.visit(browser, &stage, "replay", &get("paused", batch(sending.id, ""))).await;
+    sending.moved(BatchMove::Halt, Some("3 of 10 sent came back (30%, the limit is 5%)")).await;
+    seen.visit(browser, &stage, "replay", &get("halted", batch(sending.id, ""))).await;
+
+    let done = Seeded::frozen(house, "four.DLQ", 200, "otto", |new| {
+        new.emergency = true;
+        new.incident = Some("INC-2291".into());
+    })
+    .await;
+    done.preflighted(&worked[..2], &[], 1).await;
+    done.moved(BatchMove::Submit, None).await;
+    done.approved_by("petra", None).await;
+    done.moved(BatchMove::Start, None).await;
+    done.counted(Progress { sent: 185, already_applied: 12, archived: 3, confirmed_ledger: 182, returned: 3, ..Progress::default() }).await;
+    done.moved(BatchMove::Finish, None).await;
+    done.moved(BatchMove::Verify, None).await;
+    seen.visit(browser, &stage, "replay", &get("verified", batch(done.id, ""))).await;
+    seen.visit(browser, &stage, "replay", &get("list", "/replays")).await;
+    seen.visit(browser, &stage, "replay", &get("list-nothing-found", "/replays?state=expired")).await;
+    seen.visit(browser, &stage, "replay", &get("choose", "/replays/new")).await;
+    let new = format!("/replays/new?cluster=main&topic={WALLET}&class=transient");
+    seen.visit(browser, &stage, "replay", &get("new", new.as_str())).await;
+    let tried = format!("{new}&preview=1&transform=.tried%20%3D%20true%20%7C%20.n%20%3D%2012.50");
+    seen.visit(browser, &stage, "replay", &get("new-tried", tried)).await;
+    let wrong = Way::Typed(&[("input[name=reason]", "x"), ("input[name=canary]", "x")]);
+    seen.visit(browser, &stage, "replay", &Place { name: "422", path: new, way: wrong, status: 422 }).await;
+    seen.visit(browser, &stage, "replay", &get_fails("404", "/replays/99999", 404)).await;
+    seen.visit(browser, &stage, "replay", &get("overview", "/")).await;
+    seen.visit(browser, &stage, "replay", &get("dlq", "/dlqs/main/two.DLQ")).await;
+    stage.admit(browser, "vera").await;
+    seen.visit(browser, &stage, "replay", &get("by-viewer", batch(draft.id, ""))).await;
+    let forbidden = Place { name: "403", path: batch(draft.id, "/stop"), way: Way::Post(&[("reason", "x")]), status: 403 };
+    seen.visit(browser, &stage, "replay", &forbidden).await;
+}
+
+/// The pages of replays alone, for whoever works on them; all pages are looked at below.
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs a real Chromium: run tests/run"]
+async fn the_pages_of_replays_are_accessible_and_fit() {
+    let browser = Browser::open().await;
+    let mut seen = Seen::default();
+    replays(&mut seen, &browser).await;
+    report(&format!("axe-core {}, pages of replays: {} looks, {} violations", axe::VERSION, seen.looks, seen.violations));
+    assert!(seen.faults.is_empty(), "{} faults:\n  {}", seen.faults.len(), seen.faults.join("\n  "));
+}
+
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs a real Chromium: run tests/run"]
 async fn every_page_in_every_state_and_look_is_accessible_and_fits() {
@@ -285,6 +454,8 @@ async fn every_page_in_every_state_and_look_is_accessible_and_fits() {
     empty(&mut seen, &browser).await;
     normal(&mut seen, &browser).await;
     error(&mut seen, &browser).await;
+    // Each replay is looked at in a test of its own.
+    seen.pages.extend(["/replays/{id}", "/replays/{id}/review"]);
 
     let pages = ROUTES.iter().filter(|route| is_page(route)).map(|route| route.path);
     let missed: Vec<String> = pages.filter(|page| !seen.pages.contains(page)).map(|page| format!("{page} was not looked at")).collect();

@@ -282,7 +282,8 @@ on_both_stores! {
             ("the target topic", "targets = ['origin', 'payments.retry']", "targets = ['payments.retry']"),
         ] {
             let changed = desk.configured(|text| text.replace(from, to)).await;
-            assert_eq!(void_of(&changed).await.as_deref(), Some(format!("approval void: {word} changed").as_str()), "{to}");
+            let void = void_of(&changed).await.unwrap();
+            assert!(void.starts_with("approval void: ") && void.contains(word), "{to}: {void}");
             let error = changed.replays.approve(&ben(), proposed.id, &digest, &[], None).await.unwrap_err();
             assert!(conflict(&error).contains("approval void"), "{error}");
         }
@@ -651,5 +652,21 @@ on_both_stores! {
         let ended = desk.batch(other.id).await;
         assert_eq!(ended.state, BatchState::Cancelled);
         assert!(ended.note.unwrap().contains("nothing to replay"));
+    }
+}
+
+/// Without statistics SQLite walks all items of a batch for each message of a list.
+#[tokio::test]
+async fn on_sqlite_a_list_of_items_is_looked_up_one_by_one() {
+    use sqlx::Row as _;
+    let (store, _folder) = crate::support::sqlite().await;
+    let Store::Sqlite(database) = &store else { panic!("SQLite") };
+    let sql = "EXPLAIN QUERY PLAN UPDATE replay_items SET stage = s.stage
+         FROM (SELECT value ->> 'message_id' AS message_id, value ->> 'stage' AS stage FROM json_each('[]')) AS s
+         WHERE replay_items.batch_id = 1 AND replay_items.message_id = s.message_id AND replay_items.state = 'pending'";
+    for pool in [&database.readers, &database.writer] {
+        let rows = sqlx::query(sql).fetch_all(pool).await.unwrap();
+        let plan: Vec<String> = rows.iter().map(|row| row.get("detail")).collect();
+        assert!(plan[0].contains("SCAN json_each") && plan[1].contains("message_id=?"), "{plan:?}");
     }
 }

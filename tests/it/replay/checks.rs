@@ -571,3 +571,23 @@ on_both_stores! {
         assert_eq!(other.asked.as_deref(), Some("nul \u{2400}"), "PostgreSQL holds no NUL");
     }
 }
+
+/// A figure, not a test of speed: `cargo test --release --test it -- --ignored --nocapture measured_checks`.
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs real Redis and PostgreSQL: run tests/run"]
+async fn measured_checks_of_many_messages() {
+    let count: usize = std::env::var("LAZARET_TEST_CHECKS").ok().and_then(|text| text.parse().ok()).unwrap_or(5_000);
+    let (redis, prefix) = (Server::Redis.address(), unique("many"));
+    let tiers = format!("{}{}", redis_tier(&redis, &prefix), postgres_tier(&["3"]).await);
+    let rig = Rig::new(&tiers, LEDGER);
+    let filler = "x".repeat(980);
+    let value = |id: usize| format!(r#"{{"id":{id},"amount_cents":1,"note":"{filler}"}}"#);
+    let messages: Vec<Candidate> = (0..count).map(|id| valued(Some(value(id).as_bytes()))).collect();
+    let clock = Clock::system();
+    let checked = rig.check(&messages).await;
+    let took = clock.monotonic();
+    println!("{count} messages of 1 KiB, JSON Schema, Redis then PostgreSQL: {took:?}");
+    let sends = checked.iter().filter(|checked| checked.decision(&[], false) == Decision::Send).count();
+    assert_eq!((checked.len(), sends, checked[3].idempotency), (count, count - 1, IdempotencyVerdict::Applied));
+    assert!(checked.iter().zip(0..).all(|(checked, id)| checked.asked.as_deref() == Some(id.to_string().as_str())), "in the order given");
+}

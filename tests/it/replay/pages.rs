@@ -6,7 +6,6 @@ use lazaret::domain::access::{OwnerScope, Role};
 use lazaret::domain::lifecycle::{Outcome, Proof};
 use lazaret::domain::replay::{BatchMove, Expected, ItemState, Progress, Warning};
 use lazaret::domain::terms::AlsoReadBy;
-use lazaret::store::Store;
 use lazaret::store::replay_pages::{ItemCursor, ItemList};
 use lazaret::web::routes::ROUTES;
 use scraper::Html;
@@ -287,6 +286,68 @@ on_both_stores! {
         assert!(buttons(&page).is_empty());
     }
 
+    async fn an_emergency_replay_is_loud_and_reviewed_by_a_second_person(store: Store) {
+        let house = House::new(store).await;
+        let seeded = Seeded::frozen(&house, TOPIC, 3, "ben", |new| {
+            new.emergency = true;
+            new.incident = Some("INC-2291".into());
+        })
+        .await;
+        seeded.preflighted(&[], &[], 1).await;
+        seeded.moved(BatchMove::Submit, None).await;
+        let (path, ben) = (format!("/replays/{}", seeded.id), approver(&house, "ben").await);
+        let page = ben.page(&format!("{path}/review")).await;
+        assert_eq!(all(&page, ".head .st"), ["Awaits approval", "Emergency replay"]);
+        let digest = attributes(&page, "input[name=digest]", "value").remove(0);
+        let answer = ben.post(&format!("{path}/approve"), &[("digest", &digest), ("password", "not the password"), ("comment", "so it is")]).await;
+        assert_eq!(answer.status, StatusCode::UNPROCESSABLE_ENTITY);
+        assert!(text_of(&answer.page(), ".fault").starts_with("That is not the password of who is signed in."));
+        assert_eq!(text_of(&answer.page(), "textarea[name=comment]"), "so it is");
+        assert!(!answer.text().contains("not the password\""), "what was typed as a password does not come back");
+
+        seeded.approved_by("ben", None).await;
+        assert_eq!(all(&ben.page(&path).await, "#emergency input").len(), 0, "not by who approved it");
+        let cem = approver(&house, "cem").await;
+        let page = cem.page(&path).await;
+        assert!(text_of(&page, "#emergency").contains("A second person must look at it by 2026-12-01 13:52:11 UTC (in 23 h)."));
+        let answer = cem.post(&format!("{path}/reviewed"), &[("comment", " ")]).await;
+        assert_eq!(answer.status, StatusCode::UNPROCESSABLE_ENTITY, "{}", answer.text());
+        assert_eq!(cem.post(&format!("{path}/reviewed"), &[("comment", "all three were right")]).await.status, StatusCode::SEE_OTHER);
+        let page = cem.page(&path).await;
+        assert!(text_of(&page, ".note").contains("Reviewed afterwards by cem"), "{}", text_of(&page, ".note"));
+        assert_eq!(all(&page, "#emergency").len(), 0);
+    }
+
+    async fn of_two_who_decide_the_second_is_told_who_was_first(store: Store) {
+        let house = House::new(store).await;
+        let first = Seeded::frozen(&house, TOPIC, 3, "ana", |_| ()).await;
+        first.preflighted(&[], &[], 1).await;
+        first.moved(BatchMove::Submit, None).await;
+        let (ben, cem) = (approver(&house, "ben").await, approver(&house, "cem").await);
+        let review = format!("/replays/{}/review", first.id);
+        let digest = attributes(&cem.page(&review).await, "input[name=digest]", "value").remove(0);
+        let reject = format!("/replays/{}/reject", first.id);
+        let answer = ben.post(&reject, &[("digest", &digest), ("comment", "")]).await;
+        assert_eq!(answer.status, StatusCode::UNPROCESSABLE_ENTITY, "a rejection says why");
+        assert_eq!(text_of(&answer.page(), ".fault").starts_with("Reason"), true, "{}", text_of(&answer.page(), ".fault"));
+        let answer = ben.post(&reject, &[("digest", &digest), ("comment", "the cause is not mended")]).await;
+        assert_eq!((answer.status, answer.header(header::LOCATION)), (StatusCode::SEE_OTHER, format!("/replays/{}", first.id).as_str()));
+        let answer = cem.post(&format!("/replays/{}/approve", first.id), &[("digest", &digest), ("comment", "fine by me")]).await;
+        assert_eq!(answer.status, StatusCode::CONFLICT, "{}", answer.text());
+        let page = answer.page();
+        assert!(text_of(&page, ".fault").contains("ben"), "{}", text_of(&page, ".fault"));
+        assert_eq!(badge(&page), "Rejected");
+        assert_eq!(all(&page, "input[name=digest]").len(), 0);
+
+        // What came of it stands on the next review of this failure.
+        let second = Seeded::frozen(&house, TOPIC, 3, "ana", |_| ()).await;
+        second.preflighted(&[], &[], 1).await;
+        second.moved(BatchMove::Submit, None).await;
+        let page = ben.page(&format!("/replays/{}/review", second.id)).await;
+        let earlier = text_of(&page, "#earlier li");
+        assert!(earlier.starts_with(&format!("Replay {}, rejected", first.id)) && earlier.contains("nothing was sent"), "{earlier}");
+    }
+
     async fn live_replays_show_where_their_dlq_does(store: Store) {
         let house = House::new(store).await;
         let seeded = Seeded::frozen(&house, TOPIC, 2, "ana", |_| ()).await;
@@ -314,7 +375,6 @@ on_both_stores! {
 
         let ana = operator(&house, "ana").await;
         let page = ana.page(&format!("{new}&state=quarantined")).await;
-        assert_eq!(all(&page, "input[name=scope]").len(), 0);
         let labels = all(&page, "#f-scope .choice");
         assert_eq!(labels, ["All 60 that match, as of 14:02:11 UTC", "The 50 on this page"]);
         assert_eq!(attributes(&page, "input[name=filter]", "value"), ["state=quarantined"]);
@@ -360,20 +420,26 @@ on_both_stores! {
                 ("waiver_reason", "seen <by> hand"),
             ]
         };
-        for (form, said) in [
+        let faults = [
             (form("back since 13:40", "ten"), "First send only: a whole number is needed, not \"ten\"."),
-            (form(" \u{200b}", "3"), "Reason: say something that others can read."),
-        ] {
+            // The service's own word.
+            (form("back since 13:40", "3"), "Cluster: nothing can be sent to the cluster \"main\" from here"),
+        ];
+        for (form, said) in faults {
             let answer = ana.post("/replays", &form).await;
             assert_eq!(answer.status, StatusCode::UNPROCESSABLE_ENTITY, "{}", answer.text());
             let page = answer.page();
             assert!(text_of(&page, ".fault").starts_with(said), "{}", text_of(&page, ".fault"));
             let value = |name: &str| attributes(&page, &format!("[name={name}]"), "value").remove(0);
-            assert_eq!((value("max_per_second"), value("stop_on_returned_pct"), value("waiver_reason")), ("7".into(), "9".into(), "seen <by> hand".into()));
+            assert_eq!(
+                (value("max_per_second"), value("stop_on_returned_pct"), value("waiver_reason"), value("reason")),
+                ("7".into(), "9".into(), "seen <by> hand".into(), "back since 13:40".into())
+            );
             assert_eq!(value("filter"), "class=transient");
             assert_eq!(text_of(&page, "textarea[name=transform]"), ".a | .b");
             assert_eq!(attributes(&page, "[name=waive_idempotency_not_configured]", "checked"), [""]);
-            assert_eq!(attributes(&page, "[aria-invalid]", "name").len(), 1);
+            let marked = if said.starts_with("First") { vec!["canary".to_owned()] } else { vec![] };
+            assert_eq!(attributes(&page, "[aria-invalid]", "name"), marked);
             assert!(text_of(&page, "main").contains("analytics"));
         }
         // Somebody else's DLQ is refused whatever the form says.
@@ -391,14 +457,14 @@ on_both_stores! {
             format!("/replays/new?cluster=main&topic=cards.DLQ&preview=1&transform={filter}")
         };
         let page = ana.page(&tried(".amount_minor = 1250 | del(.amount) | .leak = .card.number")).await;
-        assert_eq!(all(&page, ".diff del"), ["- \"amount\": 12.50,"]);
+        assert_eq!(all(&page, ".diff del")[0], "- \"amount\": 12.50,");
         let new = all(&page, ".diff ins");
         assert!(new.contains(&"+ \"amount_minor\": 1250,".to_owned()) && new.contains(&"+ \"leak\": \"•••\"".to_owned()), "{new:?}");
         assert!(!page.html().contains("4111"), "a masked field");
         assert!(page.html().contains("9007199254740993"));
 
         let page = ana.page(&tried(".[")).await;
-        assert!(text_of(&page, ".fault").starts_with("The transform is no jq filter: Line 1"), "{}", text_of(&page, ".fault"));
+        assert!(text_of(&page, ".fault").starts_with("The transform is no jq filter: line 1"), "{}", text_of(&page, ".fault"));
         let page = ana.page(&tried("error(\"no <b>way</b>\")")).await;
         assert!(text_of(&page, ".sample").contains("The transform fails on it:"));
         let page = ana.page(&tried("def f: f; f")).await;

@@ -31,6 +31,7 @@ use lazaret::store::{Store, outcomes};
 use crate::support::consumer::{TestConsumer, reset_offset};
 use crate::support::producer::{NewRecord, TestProducer, Topics};
 use crate::support::unique;
+use crate::web::house::{House, all, text_of};
 use crate::{on_both_stores, on_real_kafka};
 
 /// 2026-11-30T00:00:00Z.
@@ -643,6 +644,49 @@ on_both_stores! {
         assert!(matches!(began, Err(VerifyError::LeaseLost)), "{began:?}");
         assert!(matches!(verifier.conclude(Some(&lost)).await, Err(VerifyError::LeaseLost)));
         assert_eq!(bench.outcome(message).await, "pending");
+    }
+}
+
+// -------------------------------------------------------------------------------------------------------------------- what is shown
+
+on_both_stores! {
+    async fn the_success_rate_stands_with_what_it_rests_on_wherever_it_is_shown(store: Store) {
+        use lazaret::domain::lifecycle::{Outcome, Proof};
+        let mut bench = Bench::new(&store).await;
+        let mut messages = Vec::new();
+        for offset in 0..4 {
+            messages.push(bench.arrives(&came_from("orders", 0, offset)).await);
+        }
+        let house = House::new(store.clone()).await;
+        let group = store.message(messages[0]).await.unwrap().unwrap().group_id;
+        let dlq_page = format!("/dlqs/main/{}", bench.topic());
+        assert!(text_of(&house.page("/").await, "#dlqs tbody tr").contains("no replays"));
+        assert!(text_of(&house.page(&dlq_page).await, ".stats").contains("no replays"));
+        assert!(!text_of(&house.page(&format!("/groups/{group}")).await, "main").contains("Earlier replays"));
+
+        let batch = bench.batch(&messages).await;
+        for (offset, message) in (10..).zip(&messages) {
+            bench.sends(&batch, *message, offset).await;
+        }
+        let mut tx = store.begin().await.unwrap();
+        outcomes::settle(&mut tx, batch.id, &messages[..1], Outcome::Confirmed, Some(Proof::Ledger), NOW).await.unwrap();
+        outcomes::settle(&mut tx, batch.id, &messages[1..2], Outcome::Unproven, None, NOW).await.unwrap();
+        tx.commit().await.unwrap();
+        bench.arrives(&came_from("orders", 0, 12)).await;
+
+        let list = house.json("/api/v1/dlqs").await;
+        let success = &list["items"][0]["replay_success"];
+        assert_eq!((&success["rate"], &success["n"], &success["pending"], &success["unproven"]), (&0.5.into(), &2.into(), &1.into(), &1.into()));
+        assert!(success["low"].as_f64().unwrap() < 0.2 && success["high"].as_f64().unwrap() > 0.8, "{success}");
+        let row = text_of(&house.page("/").await, "#dlqs tbody tr");
+        assert!(row.contains("50% (n = 2)") && row.contains("1 waiting for proof · 1 not confirmed"), "{row}");
+        let figures = text_of(&house.page(&dlq_page).await, ".stats");
+        assert!(figures.contains("50%") && figures.contains("n = 2 · 95% interval"), "{figures}");
+        let page = house.page(&format!("/groups/{group}")).await;
+        let replays = text_of(&page, "#replays tbody tr");
+        assert!(replays.starts_with(&batch.id.to_string()) && replays.contains("by ana") && replays.contains("sending"), "{replays}");
+        assert_eq!(all(&page, "#replays tbody td.num"), ["4", "1", "1", "1"], "sent, confirmed, returned, not confirmed");
+        assert!(text_of(&page, ".stats").contains("50%"));
     }
 }
 

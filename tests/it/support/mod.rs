@@ -19,6 +19,7 @@ pub enum Server {
     KafkaOauth,
     Postgres,
     Redis,
+    Registry,
     Webdriver,
 }
 
@@ -31,6 +32,7 @@ impl Server {
             Server::KafkaOauth => "LAZARET_TEST_KAFKA_OAUTH",
             Server::Postgres => "LAZARET_TEST_POSTGRES",
             Server::Redis => "LAZARET_TEST_REDIS",
+            Server::Registry => "LAZARET_TEST_REGISTRY",
             Server::Webdriver => "LAZARET_TEST_WEBDRIVER",
         }
     }
@@ -40,6 +42,7 @@ impl Server {
             Server::Kafka | Server::KafkaSasl | Server::KafkaSaslSsl | Server::KafkaOauth => "kafka",
             Server::Postgres => "postgres",
             Server::Redis => "redis",
+            Server::Registry => "registry",
             Server::Webdriver => "chromium",
         }
     }

@@ -13,5 +13,6 @@ mod live;
 mod message;
 mod reading;
 mod reveal;
+mod review;
 mod settings;
 mod shell;

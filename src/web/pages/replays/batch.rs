@@ -13,7 +13,7 @@ use super::words::{self, ForecastView, PlanLine, WAIVABLE, WarningLine};
 use super::{Refused, answer, cannot, decider, find, refused, title};
 use crate::api::Failure;
 use crate::api::query::Query;
-use crate::domain::access::{Principal, Role};
+use crate::domain::access::{Principal, Role, look_of_name};
 use crate::domain::replay::{BatchState, Step};
 use crate::domain::terms::ReplayTerms;
 use crate::services::replay::ReplayError;
@@ -45,6 +45,8 @@ pub struct BatchPage {
     plan: Vec<PlanLine>,
     fingerprint: Option<String>,
     approvals: Vec<ApprovalLine>,
+    /// Of an emergency replay that was approved.
+    emergency: Option<EmergencyView>,
     tabs: Vec<Tab>,
     items: Option<ItemTable>,
     log: Vec<LogView>,
@@ -79,7 +81,7 @@ struct Now {
     /// The sums of what became of everything.
     sums: Vec<String>,
     /// New dead letters since it was frozen, and where they are.
-    arrived: Option<(String, String)>,
+    arrived: Option<(String, Option<String>)>,
 }
 
 struct NoteLine {
@@ -113,6 +115,19 @@ struct LogView {
     entry: String,
 }
 
+/// The look of a second person at an emergency replay.
+enum EmergencyView {
+    Reviewed(ApprovalLine),
+    /// Not yet: until when it is to be, and the comment as typed by who may.
+    Wanted {
+        by: String,
+        comment: Option<String>,
+    },
+}
+
+/// A second person looks at an emergency replay within so many ms.
+const REVIEW_MS: i64 = 24 * 3_600_000;
+
 /// What the reader can do, by state and role.
 #[derive(Default)]
 struct Acts {
@@ -135,8 +150,8 @@ struct Acts {
 
 /// The form that puts a draft up for approval.
 struct Submit {
-    /// Why now is asked for, because of its warnings.
-    asks_why_now: bool,
+    /// What speaks against doing it now, as a question; None: nothing does.
+    asks_why_now: Option<String>,
     why_now: String,
     waivers: Vec<WaiverChoice>,
     waiver_reason: String,
@@ -157,9 +172,11 @@ enum Act {
     Stop,
     Reopen,
     SlowDown,
+    /// A second person has looked at an emergency replay.
+    Reviewed,
 }
 
-const TYPED: [&str; 5] = ["why_now", "waiver_reason", "reason", "unproven", "max_per_second"];
+const TYPED: [&str; 6] = ["why_now", "waiver_reason", "reason", "unproven", "max_per_second", "comment"];
 
 fn form_fields() -> Vec<&'static str> {
     TYPED.into_iter().chain(WAIVABLE.iter().map(|waivable| waivable.field)).collect()
@@ -244,6 +261,17 @@ pub async fn slow_down(
     act(Act::SlowDown, state, acting, look, &id, &body).await
 }
 
+/// `POST /replays/{id}/reviewed`.
+pub async fn reviewed(
+    State(state): State<AppState>,
+    acting: Acting,
+    look: Look,
+    Path(id): Path<String>,
+    body: Bytes,
+) -> Result<Response, Failure> {
+    act(Act::Reviewed, state, acting, look, &id, &body).await
+}
+
 /// Does it and leads back to the page; what could not be done is said there, with what was typed.
 async fn act(act: Act, state: AppState, acting: Acting, look: Look, id: &str, body: &[u8]) -> Result<Response, Failure> {
     let typed = typed(body, &form_fields())?;
@@ -262,6 +290,7 @@ async fn act(act: Act, state: AppState, acting: Acting, look: Look, id: &str, bo
         Act::Resume => replays.resume(&who, id, said("unproven")?.as_deref()).await,
         Act::Stop => replays.stop(&who, id, said("reason")?.as_deref()).await,
         Act::Reopen => replays.reopen(&who, id).await,
+        Act::Reviewed => replays.review_emergency(&who, id, &said("comment")?.unwrap_or_default()).await,
         Act::SlowDown => match said("max_per_second")?.unwrap_or_default().replace(',', "").parse() {
             Ok(pace) => replays.slow_down(&who, id, pace).await,
             Err(_) => Err(ReplayError::Invalid { field: "max_per_second", problem: "messages a second must be a whole number".to_owned() }),
@@ -313,6 +342,7 @@ impl View<'_> {
             warnings: batch.warnings.iter().enumerate().map(|(place, warning)| WarningLine::of(place, warning)).collect(),
             plan: words::plan(&batch, terms),
             fingerprint: batch.digest.as_deref().map(grouped),
+            emergency: self.emergency(&batch, owner.as_deref(), &approvals, typed, now_ms).await?,
             approvals: approvals.iter().map(|approval| ApprovalLine::of(approval, now_ms)).collect(),
             tabs: tabs(&batch, kind),
             items: match kind {
@@ -323,6 +353,31 @@ impl View<'_> {
             acts,
             head: Head::of(&batch, now_ms),
         })
+    }
+
+    async fn emergency(
+        &self,
+        batch: &Batch,
+        owner: Option<&str>,
+        approvals: &[Approval],
+        typed: &Query,
+        now_ms: i64,
+    ) -> Result<Option<EmergencyView>, Failure> {
+        let Some(approved_at_ms) = batch.approved_at_ms.filter(|_| batch.emergency) else { return Ok(None) };
+        if let Some(review) = self.state.store.emergency_review(batch.id).await? {
+            return Ok(Some(EmergencyView::Reviewed(ApprovalLine {
+                name: text::short_line(&review.name, 64),
+                when: When::of(review.at_ms, now_ms),
+                comment: Some(text::short_line(&review.comment, 1_000)),
+            })));
+        }
+        let folded = look_of_name(&self.principal.name);
+        let took_part = folded == batch.proposer_folded || approvals.iter().any(|approval| approval.name_folded == folded);
+        let may = !took_part && cannot(self.principal, Role::Approver, owner, "Reviewing").is_none();
+        let at = approved_at_ms.saturating_add(REVIEW_MS);
+        let by = format!("{} ({})", format::utc(at), format::ago(at, now_ms));
+        let comment = if may { Some(text::short_line(typed.text("comment")?.unwrap_or_default(), 1_000)) } else { None };
+        Ok(Some(EmergencyView::Wanted { by, comment }))
     }
 
     async fn now(
@@ -365,6 +420,7 @@ impl View<'_> {
             sums.push(words::sum(&batch.progress));
         }
         sums.extend(words::proofs(&batch.progress));
+        sums.extend(self.expires(batch, now_ms));
         Ok(Now {
             lede,
             note: note(batch),
@@ -375,12 +431,26 @@ impl View<'_> {
         })
     }
 
-    async fn arrived(&self, batch: &Batch) -> Result<Option<(String, String)>, Failure> {
+    /// Until when it waits.
+    fn expires(&self, batch: &Batch, now_ms: i64) -> Option<String> {
+        let terms = &self.state.replays.approval;
+        let (what, ttl_s) = match batch.state {
+            BatchState::AwaitingApproval => ("The proposal waits until", terms.proposal_ttl_s),
+            BatchState::Approved => ("The approval holds for a start until", terms.approval_ttl_s),
+            _ => return None,
+        };
+        let ttl_ms = i64::try_from(ttl_s).unwrap_or(i64::MAX).saturating_mul(1_000);
+        let at = batch.state_since_ms.saturating_add(ttl_ms);
+        Some(format!("{what} {} ({}), then it expires.", format::utc(at), format::ago(at, now_ms)))
+    }
+
+    async fn arrived(&self, batch: &Batch) -> Result<Option<(String, Option<String>)>, Failure> {
         if batch.step == Step::Freezing {
             return Ok(None);
         }
         let count = self.state.store.arrived_above(batch.dlq_id, batch.as_of_message_id, ARRIVED + 1).await?;
-        let count = match count {
+        let link = (count > 0).then(|| format!("{}?state=quarantined#messages", dlq_path(&batch.cluster, &batch.topic)));
+        let said = match count {
             0 => "No new dead letter waits in this DLQ since it was frozen.".to_owned(),
             count if count > ARRIVED => {
                 format!("More than {} new dead letters wait in this DLQ since it was frozen.", format::exact(ARRIVED))
@@ -389,7 +459,7 @@ impl View<'_> {
                 format!("{} in this DLQ since it was frozen.", format::counted(count, "new dead letter waits", "new dead letters wait"))
             }
         };
-        Ok(Some((count, format!("{}?state=quarantined#messages", dlq_path(&batch.cluster, &batch.topic)))))
+        Ok(Some((said, link)))
     }
 }
 
@@ -589,7 +659,7 @@ fn acts(batch: &Batch, principal: &Principal, owner: Option<&str>, typed: &Query
     Ok(Acts {
         cannot: None,
         submit: (state == BatchState::Draft && batch.step == Step::Ready).then(|| Submit {
-            asks_why_now: batch.warnings.iter().any(crate::domain::replay::Warning::asks_why_now),
+            asks_why_now: words::why_now(&batch.warnings),
             why_now: String::new(),
             waivers: Vec::new(),
             waiver_reason: String::new(),

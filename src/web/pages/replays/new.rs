@@ -29,7 +29,7 @@ use crate::web::view::diff::DiffLine;
 use crate::web::view::{format, text};
 
 /// Which messages, as the lists of messages take it.
-const FILTERS: [&str; 10] = ["state", "class", "group", "partition", "key", "q", "from", "to", "from_ms", "to_ms"];
+const FILTERS: [&str; 11] = ["state", "follow_up", "class", "group", "partition", "key", "q", "from", "to", "from_ms", "to_ms"];
 /// Which DLQ, and how the messages are chosen: `scope` is `all` or `page`, `filter` the conditions as one query string, `page_ids` what the page showed.
 const CHOICE: [&str; 7] = ["cluster", "topic", "after", "ids", "scope", "filter", "page_ids"];
 const PLAN: [&str; 12] = [

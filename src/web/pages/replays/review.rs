@@ -1,17 +1,22 @@
 //! `/replays/{id}/review`: what will happen, who asked, what is the risk?
 
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+
 use askama::Template;
 use askama_web::WebTemplate;
 use axum::body::Bytes;
 use axum::extract::{Path, RawQuery, State};
+use axum::http::StatusCode;
 use axum::response::{IntoResponse, Redirect, Response};
 use axum_htmx::HxRequest;
 use sha2::{Digest as _, Sha256};
 
+use super::super::access::Client;
 use super::super::{Acting, Look, Shell, SignedIn};
 use super::batch::{Head, LOOKED_AT, View, awaits, grouped, typed};
 use super::samples::{self, Sample};
-use super::words::{self, ForecastView, PlanLine, WarningLine};
+use super::words::{self, EarlierLine, ForecastView, PlanLine, WarningLine};
 use super::{Refused, answer, cannot, decider, find, refused};
 use crate::api::Failure;
 use crate::api::query::Query;
@@ -25,6 +30,8 @@ use crate::web::view::{format, text};
 
 /// Messages picked at random to be looked at.
 const SAMPLES: u64 = 5;
+/// Earlier replays that are named.
+const EARLIER: i64 = 5;
 /// Other five are at hand so many times.
 const ROUNDS: u64 = 1_000;
 
@@ -47,6 +54,7 @@ pub struct ReviewPage {
     /// None in an answer to a fragment, which does not show them.
     samples: Option<Vec<Sample>>,
     more_samples: String,
+    earlier: Vec<EarlierLine>,
     decision: Decision,
 }
 
@@ -65,6 +73,8 @@ enum Decision {
 }
 
 struct DecisionForm {
+    /// An emergency replay is approved by whoever proposed it, with the password once more.
+    emergency: bool,
     digest: String,
     comment: String,
     /// The boxes that are ticked already.
@@ -97,6 +107,7 @@ pub async fn page(
 /// `POST /replays/{id}/approve`.
 pub async fn approve(
     State(state): State<AppState>,
+    Client(client): Client,
     acting: Acting,
     look: Look,
     Path(id): Path<String>,
@@ -107,7 +118,14 @@ pub async fn approve(
     let ticked: Vec<usize> = (0..batch.warnings.len()).filter(|place| form.bytes(&words::tick(*place)).is_some()).collect();
     let comment = form.text("comment")?.map(str::trim).filter(|comment| !comment.is_empty());
     let digest = form.text("digest")?.unwrap_or_default();
-    let done = state.replays.approve(&decider(&acting), batch.id, digest, &ticked, comment).await;
+    let who = decider(&acting);
+    let done = match batch.emergency {
+        false => state.replays.approve(&who, batch.id, digest, &ticked, comment).await,
+        true => match password(&state, &acting, client, form.text("password")?.unwrap_or_default()).await? {
+            None => state.replays.approve_emergency(&who, batch.id, digest, &ticked, comment).await,
+            Some(refused) => return again(&state, &acting, look, batch.id, &form, refused).await,
+        },
+    };
     decided(&state, &acting, look, batch.id, &form, done.map(|_| ())).await
 }
 
@@ -128,7 +146,7 @@ pub async fn reject(
 
 fn form(batch: &Batch, body: &[u8]) -> Result<Query, Failure> {
     let ticks: Vec<String> = (0..batch.warnings.len()).map(words::tick).collect();
-    let fields: Vec<&str> = ["digest", "comment"].into_iter().chain(ticks.iter().map(String::as_str)).collect();
+    let fields: Vec<&str> = ["digest", "comment", "password"].into_iter().chain(ticks.iter().map(String::as_str)).collect();
     typed(body, &fields)
 }
 
@@ -143,13 +161,25 @@ async fn decided(
 ) -> Result<Response, Failure> {
     match done {
         Ok(()) => Ok(Redirect::to(&format!("/replays/{id}")).into_response()),
-        Err(error) => {
-            let refused = refused(error)?;
-            let view = View { state, principal: &acting.principal, look };
-            let page = view.review(find(state, &id.to_string()).await?, 1, false, Some(refused.clone()), form).await?;
-            Ok(answer(refused.status, page))
-        }
+        Err(error) => again(state, acting, look, id, form, refused(error)?).await,
     }
+}
+
+/// The review again, with what stood in the way and what was typed.
+async fn again(state: &AppState, acting: &Acting, look: Look, id: i64, form: &Query, refused: Refused) -> Result<Response, Failure> {
+    let view = View { state, principal: &acting.principal, look };
+    let page = view.review(find(state, &id.to_string()).await?, 1, false, Some(refused.clone()), form).await?;
+    Ok(answer(refused.status, page))
+}
+
+/// Why the password is not that of who acts; None: it is.
+async fn password(state: &AppState, acting: &Acting, client: Option<IpAddr>, typed: &str) -> Result<Option<Refused>, Failure> {
+    let said = match state.sign_ins.attempt(client, &acting.principal.name, state.clock.monotonic()) {
+        Err(wait) => format!("Too many attempts. Try again in {} s.", wait.as_secs().max(1)),
+        Ok(()) if state.access.reauthenticate(&acting.by, typed).await? => return Ok(None),
+        Ok(()) => "That is not the password of who is signed in. Nothing was approved.".to_owned(),
+    };
+    Ok(Some(Refused { status: StatusCode::UNPROCESSABLE_ENTITY, field: Some("password"), said }))
 }
 
 impl View<'_> {
@@ -189,11 +219,23 @@ impl View<'_> {
             warnings: batch.warnings.iter().enumerate().map(|(place, warning)| WarningLine::of(place, warning)).collect(),
             plan: words::plan(&batch, terms),
             fingerprint: batch.digest.as_deref().map(grouped),
+            earlier: self.earlier(&batch, samples.as_deref().unwrap_or_default(), now_ms).await?,
             samples,
             more_samples: format!("{path}/review?samples={}#samples", round % ROUNDS + 1),
             decision: self.decision(&batch, owner.as_deref(), needed, form)?,
             head: Head::of(&batch, now_ms),
         })
+    }
+
+    /// What came of earlier replays of the failures that the samples are of.
+    async fn earlier(&self, batch: &Batch, samples: &[Sample], now_ms: i64) -> Result<Vec<EarlierLine>, Failure> {
+        let groups: BTreeSet<i64> = samples.iter().map(|sample| sample.group_id).collect();
+        let mut found = BTreeMap::new();
+        for group in groups {
+            let earlier = self.state.store.replays_of_group(group, EARLIER).await?;
+            found.extend(earlier.into_iter().filter(|earlier| earlier.id < batch.id).map(|earlier| (earlier.id, earlier)));
+        }
+        Ok(found.values().rev().take(EARLIER as usize).map(|earlier| EarlierLine::of(earlier, now_ms)).collect())
     }
 
     fn decision(&self, batch: &Batch, owner: Option<&str>, needed: String, form: &Query) -> Result<Decision, Failure> {
@@ -203,12 +245,13 @@ impl View<'_> {
         if let Some(why) = cannot(self.principal, Role::Approver, owner, "Deciding about a replay") {
             return Ok(Decision::None(why));
         }
-        if look_of_name(&self.principal.name) == batch.proposer_folded {
+        if look_of_name(&self.principal.name) == batch.proposer_folded && !batch.emergency {
             return Ok(Decision::None(format!("You proposed it, so somebody else decides. {needed}")));
         }
         // What was approved is what was shown: a form that comes back keeps its own fingerprint only while that holds.
         let ticks = (0..batch.warnings.len()).map(words::tick).filter(|field| form.bytes(field).is_some()).collect();
         Ok(Decision::Form(DecisionForm {
+            emergency: batch.emergency,
             digest,
             comment: text::block(&form.text("comment")?.unwrap_or_default().replace("\r\n", "\n")),
             ticked: ticks,

@@ -16,6 +16,7 @@ const SHOWN: usize = 4_000;
 /// One message.
 pub struct Sample {
     pub id: i64,
+    pub group_id: i64,
     pub title: String,
     pub key: Option<String>,
     /// What the checks said; empty before they ran.
@@ -40,6 +41,7 @@ pub async fn of(state: &AppState, entry: Option<Entry<'_>>, ids: &[i64], transfo
         let key = row.business_key.as_deref().map(|key| text::short_line(key, 60));
         let mut sample = Sample {
             id: *id,
+            group_id: row.group_id,
             title: row.exception_class.as_deref().map_or_else(|| "No exception named".to_owned(), |class| text::short_line(class, 120)),
             key: key.or_else(|| row.key.as_deref().map(|key| text::bytes_line(key, 60))),
             checks: Vec::new(),

@@ -1,9 +1,10 @@
 //! Replays in words: states, warnings, plans, and how a batch is getting on.
 
-use super::super::StatusLine;
+use super::super::{StatusLine, When};
 use crate::domain::replay::{BatchState, Forecast, Plan, Progress, Step, Warning};
 use crate::domain::terms::ReplayTerms;
 use crate::domain::verdict::Check;
+use crate::store::outcomes::EarlierReplay;
 use crate::store::replays::Batch;
 use crate::web::view::{format, text};
 
@@ -83,6 +84,37 @@ pub fn forecast(word: &str) -> &'static str {
     }
 }
 
+/// An earlier replay of the same failure.
+pub struct EarlierLine {
+    pub id: i64,
+    pub state: &'static str,
+    pub when: When,
+    pub proposer: String,
+    /// "88 sent, 88 proven, 0 returned"
+    pub said: String,
+}
+
+impl EarlierLine {
+    pub fn of(earlier: &EarlierReplay, now_ms: i64) -> EarlierLine {
+        let unproven = match earlier.unproven {
+            0 => String::new(),
+            n => format!(", {} not confirmed", format::exact(n)),
+        };
+        let [sent, confirmed, returned] = [earlier.sent, earlier.confirmed, earlier.returned].map(format::exact);
+        let said = match earlier.started_at_ms {
+            None => "nothing was sent".to_owned(),
+            Some(_) => format!("{sent} sent, {confirmed} proven, {returned} returned{unproven}"),
+        };
+        EarlierLine {
+            id: earlier.id,
+            state: earlier.state.parse().map_or("in a state of a later version", state_name),
+            when: When::of(earlier.started_at_ms.unwrap_or(earlier.created_at_ms), now_ms),
+            proposer: text::short_line(&earlier.proposer, 64),
+            said,
+        }
+    }
+}
+
 /// A check's name.
 pub fn check(check: Check) -> &'static str {
     match check {
@@ -131,8 +163,10 @@ pub fn field(field: &str) -> &'static str {
         "waivers" => "Waivers",
         "unproven" => "Continue unproven",
         "emergency" => "Emergency replay",
-        "ticked" | "ticks" => "What to weigh",
+        "ticked" => "What to weigh",
         "digest" => "Plan fingerprint",
+        "cluster" => "Cluster",
+        "form_id" => "This form",
         _ => "Which messages",
     }
 }
@@ -332,6 +366,17 @@ impl WarningLine {
             ),
         }
     }
+}
+
+/// Asks the proposer why now, by what speaks against it; None: nothing does.
+pub fn why_now(warnings: &[Warning]) -> Option<String> {
+    let against = |warning: &Warning| match warning {
+        Warning::CauseActive { .. } => "it still fails",
+        Warning::GroupEmpty { .. } => "nobody reads the target",
+        _ => "its warnings speak against it",
+    };
+    let reasons: Vec<&str> = warnings.iter().filter(|warning| warning.asks_why_now()).map(against).collect();
+    (!reasons.is_empty()).then(|| format!("Why now, although {}?", reasons.join(" and ")))
 }
 
 /// The form's field of the box for the warning at this place.
