@@ -156,7 +156,7 @@ async fn with_scripts_off_two_people_go_from_a_filter_to_a_stop() {
     sign_out_and_in(&browser, "petra").await;
     browser.goto(&format!("{}/replays", running.url)).await;
     browser.click("tbody a.name[href^='/replays/']").await;
-    browser.click("aside a[href$='/review']").await;
+    browser.click("a[href$='/review']").await;
     browser.click("#decision .btn.go").await;
     reload_until(&browser, ".head .st", "Sending").await;
     reload_until(&browser, "#log", "start").await;
