@@ -98,8 +98,13 @@ mod points {
     pub fn set(orders: &Orders) {
         if let Some((point, after)) = orders.dies_at.clone() {
             let passed = AtomicUsize::new(0);
+            let in_the_middle = point == "replay::mid_produce";
             fail::cfg_callback(point, move || {
                 if passed.fetch_add(1, Ordering::SeqCst) == after {
+                    if in_the_middle {
+                        // What was handed over so far is acknowledged, the rest never left.
+                        std::thread::sleep(Duration::from_millis(300));
+                    }
                     let _ = Command::new("kill").args(["-9", &std::process::id().to_string()]).status();
                     loop {
                         std::thread::park();
@@ -302,6 +307,97 @@ on_both_bases! {
         other.abort();
         assert_eq!(damage(&rig, 120, &APPLIED).await, (Vec::new(), Vec::new()), "{:#?}", rig.log(id).await);
         let _ = ids;
+    }
+
+    /// Case R4.
+    #[cfg(feature = "failpoints")]
+    async fn of_ten_the_six_that_arrived_are_found_and_four_are_sent_once(base: Base) {
+        let rig = Rig::new(base, 1, "canary = 0\nmax_per_second = 12").await;
+        let ids = rig.payments(12, 1).await;
+        let id = rig.approved(rig.proposal()).await;
+        // Half of the one chunk is acknowledged, the other half never left.
+        Process::start(&rig.place, Some(("replay::mid_produce", 0)), &[]).until_dead().await;
+        assert_eq!(rig.arrived().len(), 6);
+        let next = Process::start(&rig.place, None, &[]);
+        let batch = rig.until_executed(id).await;
+        next.kill();
+        assert_eq!(batch.progress.sent, 12);
+        let order: Vec<String> = rig.arrived().iter().map(|arrived| payment_of(&arrived.value)).collect();
+        assert_eq!(order, (0..12).map(|n| format!("p{n}")).collect::<Vec<_>>(), "one key: in its order too");
+        let log = rig.log(id).await;
+        assert!(log.iter().any(|line| line.contains("6 were found in the target, 6 go once more")), "{log:#?}");
+        what_is_stored_is_true(&rig, id, &ids).await;
+        // What goes once more was checked once more.
+        let phases = |verdicts: Vec<lazaret::store::verdicts::Verdict>| verdicts.into_iter().map(|verdict| verdict.phase).collect::<Vec<_>>();
+        assert_eq!(phases(rig.store.verdicts(ids[11]).await.unwrap()), ["in_doubt", "sending", "preflight"]);
+        assert_eq!(phases(rig.store.verdicts(ids[0]).await.unwrap()), ["sending", "preflight"]);
+    }
+
+    /// What is absent is not sent behind a later record of its key.
+    #[cfg(feature = "failpoints")]
+    async fn absent_behind_a_later_record_of_its_key_it_is_held(base: Base) {
+        let rig = Rig::new(base, 1, "canary = 0").await;
+        let ids = rig.payments(4, 2).await;
+        let id = rig.approved(rig.proposal()).await;
+        Process::start(&rig.place, Some(("replay::intended", 0)), &[]).until_dead().await;
+        let live = crate::support::producer::NewRecord::value("{\"payment_id\":\"live\"}").key("user-1");
+        TestProducer::at(&rig.place.bootstrap).send_all(&rig.place.topic, [live]);
+        let next = Process::start(&rig.place, None, &[]);
+        let batch = rig.until_executed(id).await;
+        next.kill();
+        assert_eq!((batch.progress.sent, batch.progress.held, batch.progress.blocked), (2, 2, 0), "{:#?}", rig.log(id).await);
+        let held = rig.store.message(ids[1]).await.unwrap().unwrap();
+        assert_eq!(held.state.as_str(), "under_review");
+        assert!(held.reason.unwrap().contains("a later record of its key"));
+    }
+
+    /// Case R14: in doubt on a compacted target, a person is asked.
+    #[cfg(feature = "failpoints")]
+    async fn in_doubt_on_a_compacted_target_a_person_is_asked(base: Base) {
+        let rig = Rig::at(&Server::Kafka.address(), base, 1, &[("cleanup.policy", "compact")], "canary = 0\nallow_compacted_target = true").await;
+        let ids = rig.payments(5, 5).await;
+        let id = rig.approved(rig.proposal()).await;
+        Process::start(&rig.place, Some(("replay::produced", 0)), &[]).until_dead().await;
+        let next = Process::start(&rig.place, None, &[]);
+        let batch = rig.until_executed(id).await;
+        next.kill();
+        assert_eq!((batch.progress.sent, batch.progress.held, rig.arrived().len()), (0, 5, 5));
+        let held = rig.store.message(ids[0]).await.unwrap().unwrap();
+        assert!(held.reason.as_deref().unwrap().starts_with("maybe sent"), "{held:?}");
+    }
+
+    /// What the broker refuses for good is not tried for ever.
+    async fn what_the_broker_refuses_for_good_is_not_sent_and_says_why(base: Base) {
+        let rig = Rig::at(&Server::Kafka.address(), base, 1, &[("max.message.bytes", "20000")], "canary = 0").await;
+        let mut letters: Vec<Letter> = (0..6).map(|n| Letter::payment(n, n)).collect();
+        letters[2].value = Some(format!("{{\"payment_id\":\"p2\",\"note\":\"{}\"}}", "x".repeat(40_000)).into_bytes());
+        let ids = rig.take_in(&letters).await;
+        let id = rig.approved(rig.proposal()).await;
+        let execution = rig.execute();
+        let batch = rig.until_executed(id).await;
+        execution.end().await;
+        assert_eq!((batch.progress.sent, batch.progress.not_sent), (5, 1), "{:#?}", rig.log(id).await);
+        let refused = rig.store.message(ids[2]).await.unwrap().unwrap();
+        assert_eq!(refused.state.as_str(), "under_review");
+        assert!(refused.reason.as_deref().unwrap().contains("the broker refused it"), "{refused:?}");
+        let copies = rig.copies();
+        assert!(copies.len() == 5 && copies.values().all(|copies| *copies == 1), "{copies:?}");
+    }
+
+    /// Stopped while something is in doubt: what was sent is found all the same, what was not stays where it is.
+    #[cfg(feature = "failpoints")]
+    async fn stopped_in_doubt_what_arrived_counts_and_the_rest_goes_back(base: Base) {
+        let rig = Rig::new(base, 1, "canary = 0\nmax_per_second = 10").await;
+        let ids = rig.payments(30, 30).await;
+        let id = rig.approved(rig.proposal()).await;
+        Process::start(&rig.place, Some(("replay::mid_produce", 0)), &[]).until_dead().await;
+        rig.replays.stop(&decider("petra"), id, None).await.unwrap();
+        let next = Process::start(&rig.place, None, &[]);
+        let batch = rig.until(id, "all have ended", |batch| batch.progress.done() == 30).await;
+        next.kill();
+        assert_eq!((batch.state, batch.progress.sent, batch.progress.not_sent), (BatchState::Cancelled, 5, 25));
+        assert_eq!(rig.arrived().len(), 5);
+        assert_eq!(rig.states(&ids).await["replayed/sent"], 5);
     }
 
     /// Planted faults: the loop above is able to see what it is there to see.
