@@ -64,7 +64,9 @@ async fn main() {
             met &= measure("freeze-postgres", &format!("{base}/{name}"), messages).await;
             sqlx::query(AssertSqlSafe(format!("DROP DATABASE {name} WITH (FORCE)"))).execute(&mut admin).await.unwrap();
         }
-        Err(_) => println!("freeze-postgres not run: LAZARET_TEST_POSTGRES is not set; eval \"$(tests/services/ctl up)\" starts a server and sets it"),
+        Err(_) => println!(
+            "freeze-postgres not run: LAZARET_TEST_POSTGRES is not set; eval \"$(tests/services/ctl up)\" starts a server and sets it"
+        ),
     }
     if !met {
         std::process::exit(1);

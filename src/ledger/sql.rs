@@ -47,7 +47,8 @@ impl Table {
     /// What the table says of each key, in the order given: a key whose text the query returns is done.
     pub async fn look_up(&self, keys: &[&str]) -> Vec<TierAnswer> {
         let mut said = vec![TierAnswer::Unclear("one of the keys asked for at once spoils the query".to_owned()); keys.len()];
-        let mut parts = VecDeque::from([0..keys.len()]);
+        let mut parts = VecDeque::new();
+        parts.push_back(0..keys.len());
         for _ in 0..HALVINGS {
             let Some(part) = parts.pop_front() else { break };
             match self.ask(&keys[part.clone()]).await {

@@ -27,8 +27,8 @@ const STEPS: u64 = 200_000;
 const TEXT: usize = 8 * 1024 * 1024;
 const ELEMENTS: usize = 1_000_000;
 /// Stack that filters run on (address space, not memory), and how much of it may be used.
-const STACK: usize = 512 * 1024 * 1024;
-const STACK_LIMIT: usize = 128 * 1024 * 1024;
+const STACK: usize = 256 * 1024 * 1024;
+const STACK_LIMIT: usize = 64 * 1024 * 1024;
 
 /// The native identity that counts.
 const STEP: &str = "lazaret_step";
@@ -267,8 +267,8 @@ fn stepped_def(definition: Def<&str>) -> Def<&str> {
 
 /// The same filter with a step wherever values are made or passed on.
 fn stepped_term(term: Filter<'_>) -> Filter<'_> {
-    fn boxed(term: Box<Filter<'_>>) -> Box<Filter<'_>> {
-        Box::new(stepped_term(*term))
+    fn boxed(term: Filter<'_>) -> Box<Filter<'_>> {
+        Box::new(stepped_term(term))
     }
     match term {
         Term::Id | Term::Recurse | Term::Num(_) | Term::Break(_) | Term::Var(_) => term,
@@ -285,19 +285,19 @@ fn stepped_term(term: Filter<'_>) -> Filter<'_> {
             let members = members.into_iter().map(|(name, value)| (stepped_term(name), value.map(stepped_term)));
             then(Term::Obj(members.collect()), step())
         }
-        Term::Neg(term) => Term::Neg(boxed(term)),
+        Term::Neg(term) => Term::Neg(boxed(*term)),
         Term::BinOp(left, op, right) => stepped_op(stepped_term(*left), op, stepped_term(*right)),
-        Term::Label(name, term) => Term::Label(name, boxed(term)),
+        Term::Label(name, term) => Term::Label(name, boxed(*term)),
         Term::Fold(name, over, pattern, terms) => {
             let terms = terms.into_iter().map(|term| then(stepped_term(term), step())).collect();
-            Term::Fold(name, boxed(over), stepped_pattern(pattern), terms)
+            Term::Fold(name, boxed(*over), stepped_pattern(pattern), terms)
         }
-        Term::TryCatch(attempt, catch) => Term::TryCatch(boxed(attempt), catch.map(boxed)),
+        Term::TryCatch(attempt, catch) => Term::TryCatch(boxed(*attempt), catch.map(|term| boxed(*term))),
         Term::IfThenElse(cases, otherwise) => {
             let cases = cases.into_iter().map(|(condition, then)| (stepped_term(condition), stepped_term(then)));
-            Term::IfThenElse(cases.collect(), otherwise.map(boxed))
+            Term::IfThenElse(cases.collect(), otherwise.map(|term| boxed(*term)))
         }
-        Term::Def(definitions, term) => Term::Def(definitions.into_iter().map(stepped_def).collect(), boxed(term)),
+        Term::Def(definitions, term) => Term::Def(definitions.into_iter().map(stepped_def).collect(), boxed(*term)),
         Term::Call(name, args) => match (name, args.len()) {
             (RANGE, 3) => then(Term::Call(name, args.into_iter().map(stepped_term).collect()), step()),
             _ => Term::Call(name, args.into_iter().map(stepped_term).collect()),
@@ -307,7 +307,7 @@ fn stepped_term(term: Filter<'_>) -> Filter<'_> {
                 Part::Index(at) => Part::Index(stepped_term(at)),
                 Part::Range(from, to) => Part::Range(from.map(stepped_term), to.map(stepped_term)),
             };
-            Term::Path(boxed(term), Path(parts.into_iter().map(|(at, optional)| (part(at), optional)).collect()))
+            Term::Path(boxed(*term), Path(parts.into_iter().map(|(at, optional)| (part(at), optional)).collect()))
         }
     }
 }

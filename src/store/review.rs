@@ -283,7 +283,7 @@ impl Store {
         raw.into_iter().map(Review::try_from).collect()
     }
 
-    /// The newest reviews of many messages, newest first: of one DLQ, or of all.
+    /// Reviews, newest first: those of all that match in one DLQ, or every one.
     ///
     /// # Errors
     /// As [`Store::review`].

@@ -18,7 +18,7 @@ use crate::store::transitions::{Cause, Change, move_messages};
 use crate::store::{StoreError, audit};
 
 /// Messages that are frozen in one transaction, at most: on SQLite intake waits meanwhile.
-const CHUNK: usize = 2_000;
+const CHUNK: usize = 1_000;
 /// Messages on a page of the list.
 const PAGE: i64 = 500;
 /// The states from which a message can go into a batch.
@@ -158,11 +158,11 @@ mod tests {
     fn a_list_of_ids_goes_downwards_in_chunks_and_each_once() {
         assert_eq!(listed_before(&[3, 1, 2, 3], i64::MAX), (vec![3, 2, 1], None));
         assert_eq!(listed_before(&[3, 1, 2], 3), (vec![2, 1], None));
-        let many: Vec<i64> = (1..=5_000).collect();
+        let many: Vec<i64> = (1..=2_500).collect();
         let (first, next) = listed_before(&many, i64::MAX);
-        assert_eq!((first.len(), first[0], next), (CHUNK, 5_000, Some(3_001)));
-        let (second, next) = listed_before(&many, 3_001);
-        assert_eq!((second.len(), second[0], next), (CHUNK, 3_000, Some(1_001)));
-        assert_eq!(listed_before(&many, 1_001).0.len(), 1_000);
+        assert_eq!((first.len(), first[0], next), (CHUNK, 2_500, Some(1_501)));
+        let (second, next) = listed_before(&many, 1_501);
+        assert_eq!((second.len(), second[0], next), (CHUNK, 1_500, Some(501)));
+        assert_eq!(listed_before(&many, 501).0.len(), 500);
     }
 }

@@ -15,11 +15,11 @@ use crate::store::replays::{self, Batch, ItemForecast, Reached, Staged, ToCheck}
 use crate::store::verdicts::{self, Phase};
 
 /// Messages that are checked in one go, at most.
-const CHECKED: i64 = 2_000;
+const CHECKED: i64 = 1_000;
 /// Bytes of messages that are checked in one go, at most; one message alone may have more.
 const CHECKED_BYTES: i64 = 32 * 1024 * 1024;
 /// Items that are written in one transaction where no message is read.
-const WRITTEN: i64 = 5_000;
+const WRITTEN: i64 = 2_000;
 /// The canary is looked for in so many slices of the batch, in each of which so many items are candidates.
 const SLICES: i64 = 20;
 const OF_SLICE: i64 = 250;

@@ -19,7 +19,7 @@ use crate::store::transitions::{Cause, Change, move_messages};
 /// Batches looked at in one go.
 const LOOKED_AT: i64 = 50;
 /// Items that are given back in one transaction.
-const RELEASED: i64 = 5_000;
+const RELEASED: i64 = 2_000;
 
 impl Replays {
     /// One chunk of freezing or preflight of a draft of a cluster, or of giving back what a batch that has ended holds; and proposals and approvals that

@@ -286,6 +286,7 @@ fn how_far(review: &Review, now_ms: i64) -> String {
             };
             format!("{seen} of {} looked at{left}.{waits}", exact(total))
         }
+        (ReviewState::Done, Some(0)) => "No message matched.".to_owned(),
         (ReviewState::Done, _) => format!("{changed} of {seen} changed."),
         (ReviewState::Stopped, Some(total)) => format!("Stopped after {seen} of {}: {changed} were changed and stay so.", exact(total)),
         (ReviewState::Stopped, None) => "Stopped while it was counted: nothing was changed.".to_owned(),

@@ -10,7 +10,7 @@ use lazaret::domain::clock::Clock;
 use super::driver::{Browser, PHONE, WIDE};
 use super::keyboard::{ENTER, tab_to};
 use super::stage::PASSWORD;
-use crate::replay::shop::Shop;
+use crate::replay::shop::{Shop, Wallet};
 
 const PATIENCE: Duration = Duration::from_secs(90);
 /// Who proposes and who decides.
@@ -18,14 +18,15 @@ const PROPOSER: (&str, Role) = ("otto", Role::Operator);
 const APPROVER: (&str, Role) = ("petra", Role::Approver);
 
 /// Lazaret over a shop that had an outage, once its 200 dead letters are taken in.
-async fn after_the_outage(shop: &Shop) -> Running {
+async fn after_the_outage(shop: &Arc<Shop>) -> (Running, Wallet) {
     shop.outage(Clock::system().now_ms()).await;
+    let wallet = shop.wallet();
     shop.wallet_reads().await;
     let running = start(shop.settings(), Clock::system()).await.expect("Lazaret starts");
     for (name, role) in [PROPOSER, APPROVER] {
         running.access.add_user(name, PASSWORD, role, OwnerScope::All).await.expect("a user");
     }
-    running
+    (running, wallet)
 }
 
 /// Loads the page again until an element says so: what a person without scripts does.
@@ -54,8 +55,7 @@ async fn sign_out_and_in(browser: &Browser, name: &str) {
 #[ignore = "needs a real Kafka, PostgreSQL, Redis and Chromium: run tests/run"]
 async fn on_the_keyboard_alone_two_people_replay_what_an_outage_left() {
     let shop = Arc::new(Shop::open().await);
-    let wallet = shop.wallet();
-    let running = after_the_outage(&shop).await;
+    let (running, wallet) = after_the_outage(&shop).await;
     let browser = Browser::open().await;
     let dlq = format!("{}/dlqs/main/{}", running.url, shop.dlq);
     browser.goto(&dlq).await;
@@ -118,8 +118,7 @@ async fn on_the_keyboard_alone_two_people_replay_what_an_outage_left() {
 #[ignore = "needs a real Kafka, PostgreSQL, Redis and Chromium: run tests/run"]
 async fn with_scripts_off_two_people_go_from_a_filter_to_a_stop() {
     let shop = Arc::new(Shop::open().await);
-    let wallet = shop.wallet();
-    let running = after_the_outage(&shop).await;
+    let (running, wallet) = after_the_outage(&shop).await;
     let browser = Browser::open().await;
     browser.without_scripts().await;
     browser.screen(PHONE).await;
@@ -157,7 +156,7 @@ async fn with_scripts_off_two_people_go_from_a_filter_to_a_stop() {
     sign_out_and_in(&browser, "petra").await;
     browser.goto(&format!("{}/replays", running.url)).await;
     browser.click("tbody a.name[href^='/replays/']").await;
-    browser.click("aside a[href$='/review']").await;
+    browser.click("a[href$='/review']").await;
     browser.click("#decision .btn.go").await;
     reload_until(&browser, ".head .st", "Sending").await;
     reload_until(&browser, "#log", "start").await;

@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use lazaret::domain::access::OwnerScope;
 use lazaret::domain::audit::By;
-use lazaret::domain::replay::{BatchMove, Expected, Progress, Warning};
-use lazaret::domain::verdict::Check;
 use lazaret::domain::lifecycle::{Move, Outcome, Proof};
 use lazaret::domain::message::MessageState;
+use lazaret::domain::replay::{BatchMove, Expected, Progress, Warning};
 use lazaret::domain::review::ReviewAction;
+use lazaret::domain::verdict::Check;
 use lazaret::services::review::{Request, Reviews};
 use lazaret::store::messages::MessageFilter;
 use lazaret::store::review::Scope;
@@ -222,7 +222,7 @@ async fn reviewed(stage: &Stage) -> [i64; 4] {
     let reviews = Reviews { store: house.store.clone(), clock: house.clock.clone(), dlqs: house.options.dlqs.clone().into() };
     let by = By { actor: "otto".to_owned(), request_id: None };
     let mut begun = Vec::new();
-    for (action, class) in [(ReviewAction::Archive, "validation"), (ReviewAction::TakeUp, "transient")] {
+    for (action, class) in [(ReviewAction::Archive, "transient"), (ReviewAction::TakeUp, "unknown")] {
         let filter = MessageFilter {
             cluster: Some("main".to_owned()),
             topic: Some("orders.fulfilment.DLT".to_owned()),
@@ -268,16 +268,14 @@ async fn empty(seen: &mut Seen, browser: &Browser) {
     seen.visit(browser, &stage, "error", &get_fails("setup-used", "/setup?token=used", 403)).await;
     stage.admit(browser, "otto").await;
     let quiet = stage.house.dlq("quiet.DLQ").await;
-    for place in
-        [
-            get("dlq", "/dlqs/main/quiet.DLQ"),
-            get("messages", "/messages"),
-            get("reviews", "/reviews"),
-            get("settings", "/settings"),
-            get("replays", "/replays"),
-            get("replay-new", "/replays/new?cluster=main&topic=quiet.DLQ"),
-        ]
-    {
+    for place in [
+        get("dlq", "/dlqs/main/quiet.DLQ"),
+        get("messages", "/messages"),
+        get("reviews", "/reviews"),
+        get("settings", "/settings"),
+        get("replays", "/replays"),
+        get("replay-new", "/replays/new?cluster=main&topic=quiet.DLQ"),
+    ] {
         seen.visit(browser, &stage, "empty", &place).await;
     }
     stage.house.store.set_gone(quiet.id, Some(0)).await.expect("gone");
@@ -379,7 +377,8 @@ async fn replays(seen: &mut Seen, browser: &Browser) {
     checking.counted(Progress { checked: 17, ..Progress::default() }).await;
     seen.visit(browser, &stage, "replay", &get("checking", batch(checking.id, ""))).await;
 
-    let draft = Seeded::frozen(house, "two.DLQ", 200, "otto", |new| new.plan.transform = Some(".amount_minor = 1250\n| del(.amount)".into())).await;
+    let draft =
+        Seeded::frozen(house, "two.DLQ", 200, "otto", |new| new.plan.transform = Some(".amount_minor = 1250\n| del(.amount)".into())).await;
     draft.preflighted(&worked, &warnings, 2).await;
     seen.visit(browser, &stage, "replay", &get("draft", batch(draft.id, ""))).await;
     seen.visit(browser, &stage, "replay", &get("draft-items", batch(draft.id, "?items=expect_incompatible"))).await;

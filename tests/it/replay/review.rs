@@ -1,7 +1,11 @@
 //! What people do to messages by hand, and the state machine under it.
 
+#![allow(
+    clippy::unwrap_used,
+    reason = "tests: the exception in clippy.toml does not reach the bodies that on_both_stores! makes functions of"
+)]
+
 use std::collections::HashMap;
-use std::time::Duration;
 
 use lazaret::domain::access::OwnerScope;
 use lazaret::domain::audit::By;
@@ -21,7 +25,7 @@ use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 
 use crate::on_both_stores;
-use crate::support::{sqlite, unique};
+use crate::support::unique;
 
 /// 2026-11-30T00:00:00Z.
 const NOW: i64 = 1_796_083_200_000;
@@ -666,28 +670,5 @@ on_both_stores! {
         assert!(matches!(wrong, Err(ReviewError::Conflict(said)) if said.starts_with("The message is quarantined by now")));
         assert_eq!(trail(&store).await, Vec::<serde_json::Value>::new());
         assert_eq!(store.reviews(None, None, 10).await.unwrap(), [], "nothing of it is stored");
-    }
-}
-
-/// A whole-table look at speed, for whoever asks: `cargo test --release --test it -- --ignored --nocapture replay::review::rows_a_second`.
-#[tokio::test(flavor = "multi_thread")]
-#[ignore = "a measurement: run it by name, in release mode; needs a real PostgreSQL"]
-async fn rows_a_second() {
-    let (lite, _folder) = sqlite().await;
-    for (name, store) in [("SQLite", lite), ("PostgreSQL", crate::support::postgres().await)] {
-        let mut feed = Feed::open(&store).await;
-        let mut ids = Vec::new();
-        for _ in 0..20 {
-            ids.extend(feed.take_in(&store, 500).await);
-        }
-        let clock = Clock::system();
-        let begun = clock.monotonic();
-        let moves = [Move::TakenUp, Move::CheckBegun, Move::SchemaFits, Move::Sent];
-        for chunk in ids.chunks(500) {
-            let changes: Vec<Change<'_>> = chunk.iter().map(|id| change(*id, MessageState::Quarantined, &moves)).collect();
-            assert_eq!(moved(&store, &changes).await.unwrap().len(), 500);
-        }
-        let took = clock.monotonic().saturating_sub(begun).max(Duration::from_millis(1));
-        println!("{name}: {:.0} messages/s along 4 moves, 500 a transaction", ids.len() as f64 / took.as_secs_f64());
     }
 }

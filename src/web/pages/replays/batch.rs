@@ -81,7 +81,7 @@ struct Now {
     /// The sums of what became of everything.
     sums: Vec<String>,
     /// New dead letters since it was frozen, and where they are.
-    arrived: Option<(String, String)>,
+    arrived: Option<(String, Option<String>)>,
 }
 
 struct NoteLine {
@@ -150,8 +150,8 @@ struct Acts {
 
 /// The form that puts a draft up for approval.
 struct Submit {
-    /// Why now is asked for, because of its warnings.
-    asks_why_now: bool,
+    /// What speaks against doing it now, as a question; None: nothing does.
+    asks_why_now: Option<String>,
     why_now: String,
     waivers: Vec<WaiverChoice>,
     waiver_reason: String,
@@ -444,12 +444,13 @@ impl View<'_> {
         Some(format!("{what} {} ({}), then it expires.", format::utc(at), format::ago(at, now_ms)))
     }
 
-    async fn arrived(&self, batch: &Batch) -> Result<Option<(String, String)>, Failure> {
+    async fn arrived(&self, batch: &Batch) -> Result<Option<(String, Option<String>)>, Failure> {
         if batch.step == Step::Freezing {
             return Ok(None);
         }
         let count = self.state.store.arrived_above(batch.dlq_id, batch.as_of_message_id, ARRIVED + 1).await?;
-        let count = match count {
+        let link = (count > 0).then(|| format!("{}?state=quarantined#messages", dlq_path(&batch.cluster, &batch.topic)));
+        let said = match count {
             0 => "No new dead letter waits in this DLQ since it was frozen.".to_owned(),
             count if count > ARRIVED => {
                 format!("More than {} new dead letters wait in this DLQ since it was frozen.", format::exact(ARRIVED))
@@ -458,7 +459,7 @@ impl View<'_> {
                 format!("{} in this DLQ since it was frozen.", format::counted(count, "new dead letter waits", "new dead letters wait"))
             }
         };
-        Ok(Some((count, format!("{}?state=quarantined#messages", dlq_path(&batch.cluster, &batch.topic)))))
+        Ok(Some((said, link)))
     }
 }
 
@@ -658,7 +659,7 @@ fn acts(batch: &Batch, principal: &Principal, owner: Option<&str>, typed: &Query
     Ok(Acts {
         cannot: None,
         submit: (state == BatchState::Draft && batch.step == Step::Ready).then(|| Submit {
-            asks_why_now: batch.warnings.iter().any(crate::domain::replay::Warning::asks_why_now),
+            asks_why_now: words::why_now(&batch.warnings),
             why_now: String::new(),
             waivers: Vec::new(),
             waiver_reason: String::new(),

@@ -368,6 +368,17 @@ impl WarningLine {
     }
 }
 
+/// Asks the proposer why now, by what speaks against it; None: nothing does.
+pub fn why_now(warnings: &[Warning]) -> Option<String> {
+    let against = |warning: &Warning| match warning {
+        Warning::CauseActive { .. } => "it still fails",
+        Warning::GroupEmpty { .. } => "nobody reads the target",
+        _ => "its warnings speak against it",
+    };
+    let reasons: Vec<&str> = warnings.iter().filter(|warning| warning.asks_why_now()).map(against).collect();
+    (!reasons.is_empty()).then(|| format!("Why now, although {}?", reasons.join(" and ")))
+}
+
 /// The form's field of the box for the warning at this place.
 pub fn tick(place: usize) -> String {
     format!("tick_{place}")
