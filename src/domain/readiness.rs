@@ -178,7 +178,9 @@ mod tests {
     fn replays_need_a_target_and_with_checks_both_of_them() {
         let (newest, none) = (spring(), Checks::default());
         let no_origin = Newest { names_origin: false, ..spring() };
-        let facts = |checks, newest| Facts { checks: Some(checks), gone: true, newest, read_only: false };
+        fn facts<'a>(checks: &'a Checks, newest: Option<&'a Newest>) -> Facts<'a> {
+            Facts { checks: Some(checks), gone: true, newest, read_only: false }
+        }
         let of = |facts: Facts<'_>| [facts.standing(Rung::ReplayWithWaiver), facts.standing(Rung::ReplayWithChecks)];
         assert_eq!(of(facts(&none, Some(&newest))), [Standing::Done, Standing::Missing]);
         assert_eq!(of(facts(&Checks { ledger: None, ..full() }, Some(&newest))), [Standing::Done, Standing::Missing]);

@@ -6,6 +6,7 @@ mod execution;
 mod pages;
 mod registry;
 mod review;
+pub mod seeded;
 mod shop;
 mod verification;
 mod worked_example;

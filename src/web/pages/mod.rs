@@ -318,10 +318,10 @@ pub struct MessageTable {
     pub clear: Option<String>,
     /// The whole list as a file; None where that is not offered.
     pub exports: Option<ExportLinks>,
-    /// What can be done to several of them; None: nothing by this person.
-    pub bulk: Option<reviews::BulkForm>,
     /// To a new replay of the whole list; None where it is not of one DLQ.
     pub replay: Option<String>,
+    /// What can be done to several of them; None: nothing by this person.
+    pub bulk: Option<reviews::BulkForm>,
     /// What would fill the list, shown when it is empty without a filter.
     pub would_fill: &'static str,
 }
@@ -337,8 +337,8 @@ impl MessageTable {
             at_end: page.next.is_none(),
             chips: chips(path, query, filters),
             exports: None,
-            bulk: None,
             replay: None,
+            bulk: None,
             older: page.next.map(|next| link(query.link("after", Some(&next.to_string())))),
             clear: query.any(filters).then(|| link(String::new())),
             would_fill: "Messages appear here as soon as something is dead-lettered.",

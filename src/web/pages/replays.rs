@@ -219,7 +219,8 @@ fn cannot(principal: &Principal, role: Role, owner: Option<&str>, what: &str) ->
 fn refused(error: ReplayError) -> Result<Refused, Failure> {
     Ok(match error {
         ReplayError::Invalid { field, problem } => {
-            Refused { status: StatusCode::UNPROCESSABLE_ENTITY, field: Some(field), said: words::sentence(&capital(&problem)) }
+            let said = words::sentence(&format!("{}: {problem}", words::field(field)));
+            Refused { status: StatusCode::UNPROCESSABLE_ENTITY, field: Some(field), said }
         }
         ReplayError::Conflict(said) => Refused { status: StatusCode::CONFLICT, field: None, said: words::sentence(&capital(&said)) },
         other => return Err(failure(other)),

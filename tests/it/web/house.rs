@@ -10,7 +10,9 @@ use lazaret::domain::clock::Clock;
 use lazaret::domain::message::quarantine;
 use lazaret::domain::record::{Header, Record};
 use lazaret::domain::settings::{DlqSettings, TopicMatch, settings_for};
+use lazaret::domain::terms::ReplayTerms;
 use lazaret::services::access::Access;
+use lazaret::services::replay::Replays;
 use lazaret::store::Store;
 use lazaret::store::dlqs::Dlq;
 use lazaret::store::messages::{PartitionBatch, TakeIn};
@@ -31,6 +33,8 @@ pub struct House {
     pub clock: Clock,
     pub access: Access,
     pub options: WebOptions,
+    /// On which terms each of the DLQs may be replayed, in their order.
+    pub terms: Vec<ReplayTerms>,
 }
 
 /// What came back.
@@ -114,11 +118,15 @@ impl House {
             sample_interval_ms: BTreeMap::from([("main".to_owned(), 15_000)]),
             ..WebOptions::default()
         };
-        House { store, clock, access, options }
+        let terms = vec![ReplayTerms::default(); options.dlqs.len()];
+        House { store, clock, access, options, terms }
     }
 
     pub fn state(&self) -> AppState {
-        AppState::new(self.store.clone(), self.access.clone(), self.clock.clone(), self.options.clone()).expect("a usable public_url")
+        let state = AppState::new(self.store.clone(), self.access.clone(), self.clock.clone(), self.options.clone());
+        let state = state.expect("a usable public_url");
+        let replays = Replays { terms: self.terms.clone().into(), ..state.replays.clone() };
+        state.with_replays(replays)
     }
 
     pub async fn dlq(&self, topic: &str) -> Dlq {

@@ -290,12 +290,12 @@ fn proposal(asked: &Asked) -> Result<Result<Proposal, Refused>, Failure> {
         (None, _) => Wanted::Filter { filter: Box::new(asked.message_filter()?), query: asked.list_query() },
     };
     let mut numbers = [None; 3];
-    for (place, (name, label)) in NUMBERS.into_iter().enumerate() {
+    for (place, name) in NUMBERS.into_iter().enumerate() {
         let Some(typed) = given(name)? else { continue };
         match typed.replace(',', "").parse() {
             Ok(number) => numbers[place] = Some(number),
             Err(_) => {
-                let said = format!("{label} must be a whole number, not \"{}\".", text::short_line(&typed, 40));
+                let said = format!("{}: a whole number is needed, not \"{}\".", words::field(name), text::short_line(&typed, 40));
                 return Ok(Err(Refused { status: axum::http::StatusCode::UNPROCESSABLE_ENTITY, field: Some(name), said }));
             }
         }
@@ -320,8 +320,7 @@ fn proposal(asked: &Asked) -> Result<Result<Proposal, Refused>, Failure> {
     }))
 }
 
-const NUMBERS: [(&str, &str); 3] =
-    [("max_per_second", "Messages a second"), ("canary", "The canary"), ("stop_on_returned_pct", "The stop limit")];
+const NUMBERS: [&str; 3] = ["max_per_second", "canary", "stop_on_returned_pct"];
 
 /// What the page is made from.
 struct Maker<'a> {
@@ -334,7 +333,11 @@ impl Maker<'_> {
     fn page(&self, form: Option<Form>, refused: Option<Refused>) -> NewPage {
         NewPage {
             shell: Shell::new(self.state, Some(self.principal), self.look, "replays"),
-            faulty: refused.as_ref().and_then(|refused| refused.field).unwrap_or_default(),
+            faulty: match refused.as_ref().and_then(|refused| refused.field) {
+                Some("filter" | "message_ids" | "topic") => "scope",
+                Some("form_id" | "emergency") | None => "",
+                Some(field) => field,
+            },
             fault: refused.map(|refused| refused.said),
             form,
             nowhere: None,

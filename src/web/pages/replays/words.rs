@@ -116,6 +116,27 @@ pub fn idempotency_verdict(word: &str) -> &'static str {
     }
 }
 
+/// What a form calls a field of the service.
+pub fn field(field: &str) -> &'static str {
+    match field {
+        "reason" => "Reason",
+        "why_now" => "Why now",
+        "comment" => "Comment",
+        "incident" => "Incident",
+        "target" => "Target",
+        "transform" => "Transform",
+        "max_per_second" => "Messages a second",
+        "canary" => "First send only",
+        "stop_on_returned_pct" => "Halt when more come back",
+        "waivers" => "Waivers",
+        "unproven" => "Continue unproven",
+        "emergency" => "Emergency replay",
+        "ticked" | "ticks" => "What to weigh",
+        "digest" => "Plan fingerprint",
+        _ => "Which messages",
+    }
+}
+
 /// A verdict that a waiver can stand for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Waivable {
