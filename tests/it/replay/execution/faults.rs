@@ -311,25 +311,25 @@ on_both_bases! {
 
     /// Case R4.
     #[cfg(feature = "failpoints")]
-    async fn of_ten_the_six_that_arrived_are_found_and_four_are_sent_once(base: Base) {
+    async fn of_a_chunk_the_half_that_arrived_is_found_and_the_other_is_sent_once(base: Base) {
         let rig = Rig::new(base, 1, "canary = 0\nmax_per_second = 12").await;
-        let ids = rig.payments(12, 1).await;
+        let ids = rig.payments(24, 1).await;
         let id = rig.approved(rig.proposal()).await;
-        // Half of the one chunk is acknowledged, the other half never left.
-        Process::start(&rig.place, Some(("replay::mid_produce", 0)), &[]).until_dead().await;
-        assert_eq!(rig.arrived().len(), 6);
+        // Of the second chunk one half is acknowledged, the other half never left.
+        Process::start(&rig.place, Some(("replay::mid_produce", 1)), &[]).until_dead().await;
+        assert_eq!(rig.arrived().len(), 18);
         let next = Process::start(&rig.place, None, &[]);
         let batch = rig.until_executed(id).await;
         next.kill();
-        assert_eq!(batch.progress.sent, 12);
+        assert_eq!(batch.progress.sent, 24);
         let order: Vec<String> = rig.arrived().iter().map(|arrived| payment_of(&arrived.value)).collect();
-        assert_eq!(order, (0..12).map(|n| format!("p{n}")).collect::<Vec<_>>(), "one key: in its order too");
+        assert_eq!(order, (0..24).map(|n| format!("p{n}")).collect::<Vec<_>>(), "one key: in its order too");
         let log = rig.log(id).await;
         assert!(log.iter().any(|line| line.contains("6 were found in the target, 6 go once more")), "{log:#?}");
         what_is_stored_is_true(&rig, id, &ids).await;
         // What goes once more was checked once more.
         let phases = |verdicts: Vec<lazaret::store::verdicts::Verdict>| verdicts.into_iter().map(|verdict| verdict.phase).collect::<Vec<_>>();
-        assert_eq!(phases(rig.store.verdicts(ids[11]).await.unwrap()), ["in_doubt", "sending", "preflight"]);
+        assert_eq!(phases(rig.store.verdicts(ids[23]).await.unwrap()), ["in_doubt", "sending", "preflight"]);
         assert_eq!(phases(rig.store.verdicts(ids[0]).await.unwrap()), ["sending", "preflight"]);
     }
 
@@ -390,14 +390,14 @@ on_both_bases! {
         let rig = Rig::new(base, 1, "canary = 0\nmax_per_second = 10").await;
         let ids = rig.payments(30, 30).await;
         let id = rig.approved(rig.proposal()).await;
-        Process::start(&rig.place, Some(("replay::mid_produce", 0)), &[]).until_dead().await;
+        Process::start(&rig.place, Some(("replay::mid_produce", 1)), &[]).until_dead().await;
         rig.replays.stop(&decider("petra"), id, None).await.unwrap();
         let next = Process::start(&rig.place, None, &[]);
         let batch = rig.until(id, "all have ended", |batch| batch.progress.done() == 30).await;
         next.kill();
-        assert_eq!((batch.state, batch.progress.sent, batch.progress.not_sent), (BatchState::Cancelled, 5, 25));
-        assert_eq!(rig.arrived().len(), 5);
-        assert_eq!(rig.states(&ids).await["replayed/sent"], 5);
+        assert_eq!((batch.state, batch.progress.sent, batch.progress.not_sent), (BatchState::Cancelled, 15, 15));
+        assert_eq!(rig.arrived().len(), 15);
+        assert_eq!(rig.states(&ids).await["replayed/sent"], 15);
     }
 
     /// Planted faults: the loop above is able to see what it is there to see.
