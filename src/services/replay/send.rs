@@ -383,7 +383,6 @@ impl Executor {
         if !self.watch.holds() {
             return Err(Hindrance::Lost);
         }
-        stall().await;
         let timed = self.timed("produce");
         let deliveries = producer.send(&intended.outgoing).await;
         drop(timed);
@@ -733,12 +732,5 @@ fn without_bytes(checked: &Checked) -> Checked {
         asked: checked.asked.clone(),
         answered: checked.answered.clone(),
         others: checked.others.clone(),
-    }
-}
-
-/// Where a test may let this process stall between its last look at the lease and sending.
-async fn stall() {
-    if planted("replay::stall") {
-        tokio::time::sleep(Duration::from_millis(1_500)).await;
     }
 }
