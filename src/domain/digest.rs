@@ -199,8 +199,11 @@ mod tests {
         }
     }
 
+    /// What is changed, and how.
+    type Named = (&'static str, fn(&mut Agreement));
+
     /// Each way of changing one thing.
-    fn changes() -> Vec<(&'static str, fn(&mut Agreement))> {
+    fn changes() -> Vec<Named> {
         vec![
             ("the cluster", |a| a.cluster.push('x')),
             ("the DLQ", |a| a.topic.push('x')),

@@ -1,5 +1,6 @@
 //! A Lazaret that can propose: a store, librdkafka's in-process broker, a ledger and a schema in files.
 
+use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
@@ -43,7 +44,7 @@ pub struct Desk {
     pub clock: Clock,
     text: String,
     folder: Arc<tempfile::TempDir>,
-    _broker: Option<Arc<MockCluster<'static, DefaultProducerContext>>>,
+    _broker: Option<Rc<MockCluster<'static, DefaultProducerContext>>>,
     next_offset: Arc<AtomicI64>,
 }
 
@@ -164,7 +165,7 @@ impl Desk {
             broker.create_topic(topic, 4, 1).expect("a topic");
         }
         let bootstrap = broker.bootstrap_servers();
-        Desk::at(store, &bootstrap, "payments.retry", dlq, Some(Arc::new(broker))).await
+        Desk::at(store, &bootstrap, "payments.retry", dlq, Some(Rc::new(broker))).await
     }
 
     /// On a broker that is there already, whose topics are somebody else's to make.
@@ -177,7 +178,7 @@ impl Desk {
         bootstrap: &str,
         retry: &str,
         dlq: &str,
-        broker: Option<Arc<MockCluster<'static, DefaultProducerContext>>>,
+        broker: Option<Rc<MockCluster<'static, DefaultProducerContext>>>,
     ) -> Desk {
         let folder = tempfile::tempdir().expect("a folder");
         std::fs::write(folder.path().join("payment.json"), SCHEMA).expect("a schema");
