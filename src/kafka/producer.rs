@@ -132,6 +132,9 @@ impl Producer {
         let Some(producer) = &self.producer else { return deliveries };
         let (answers, mut reports) = mpsc::unbounded_channel();
         for (index, record) in records.iter().enumerate() {
+            if index == records.len() / 2 {
+                fail::fail_point!("replay::mid_produce");
+            }
             let ticket = Box::new(Ticket { index, answers: answers.clone() });
             if let Err(code) = ffi::produce(producer.client(), &self.topic, record, ticket) {
                 deliveries[index] = Delivery::Refused { reason: code.to_string() };

@@ -223,6 +223,10 @@ impl Executor {
     async fn go_on(&self, run: &mut Run, stop: &CancellationToken) -> Result<(), Hindrance> {
         self.settle(run).await?;
         let Some(batch) = self.replays.store.batch(run.batch_id).await? else { return Ok(()) };
+        if run.dlq_id.is_none() && batch.state == BatchState::Executing {
+            // Why it waited under who had the lease before.
+            run.said = batch.note.clone().map(|note| ("before", note));
+        }
         run.dlq_id = Some(batch.dlq_id);
         if !self.recover(run, &batch).await? {
             return Ok(());

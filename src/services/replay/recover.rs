@@ -59,8 +59,7 @@ impl Executor {
                 self.resolve(run, batch, &doubts, &found).await?
             }
         };
-        self.store_resolved(run, batch, ends).await?;
-        Ok(true)
+        self.store_resolved(run, batch, ends).await
     }
 
     /// Why the target itself cannot tell; None: it can be looked through.
@@ -151,15 +150,7 @@ impl Executor {
     async fn resolve(&self, run: &Run, batch: &Batch, doubts: &[InDoubt], found: &HashMap<i32, Found>) -> Result<Vec<Known>, Hindrance> {
         let others: Vec<i64> = found.values().flat_map(|found| found.of_key.values().flatten().filter_map(|(_, ours)| *ours)).collect();
         let places: HashMap<i64, i64> = self.replays.store.places_of_items(batch.id, &others).await?.into_iter().collect();
-        let goes_on = matches!(
-            batch.state,
-            BatchState::Executing
-                | BatchState::Paused
-                | BatchState::Halted
-                | BatchState::Draft
-                | BatchState::AwaitingApproval
-                | BatchState::Approved
-        );
+        let goes_on = goes_on(batch.state);
         let nothing = Found::default();
         let resolved = doubts.iter().map(|doubt| {
             let found = found.get(&doubt.target_partition).unwrap_or(&nothing);
@@ -192,11 +183,15 @@ impl Executor {
         if goes_on { End::Again } else { End::NotSent { why: "the replay was stopped; proven absent from the target".to_owned() } }
     }
 
-    async fn store_resolved(&self, run: &mut Run, batch: &Batch, ends: Vec<Known>) -> Result<(), Hindrance> {
+    /// False: the batch is in another state by now, so that something else follows for what was not sent.
+    async fn store_resolved(&self, run: &mut Run, batch: &Batch, ends: Vec<Known>) -> Result<bool, Hindrance> {
         for chunk in ends.chunks(2_000) {
             let now_ms = self.replays.clock.now_ms();
             let mut tx = self.begin().await?;
-            self.store_ends(&mut tx, batch.id, chunk, now_ms).await?;
+            let now = self.store_ends(&mut tx, batch.id, chunk, now_ms).await?;
+            if now.is_none_or(|now| goes_on(now.state) != goes_on(batch.state)) {
+                return Ok(false);
+            }
             let count = |is: fn(&End) -> bool| chunk.iter().filter(|known| is(&known.end)).count();
             let entry = format!(
                 "of {} messages that were maybe sent {} were found in the target, {} go once more, {} are held, {} were not sent",
@@ -215,8 +210,15 @@ impl Executor {
         run.memory = None;
         (run.doubt_since, run.missing_since) = (None, None);
         run.lasting.clear();
-        self.says(run, None).await
+        self.says(run, None).await?;
+        Ok(true)
     }
+}
+
+/// Whether what was not sent may still be sent by this batch, now or when it is approved anew.
+fn goes_on(state: BatchState) -> bool {
+    use BatchState::{Approved, AwaitingApproval, Draft, Executing, Halted, Paused};
+    matches!(state, Draft | AwaitingApproval | Approved | Executing | Paused | Halted)
 }
 
 impl Found {

@@ -383,7 +383,6 @@ impl Executor {
         if !self.watch.holds() {
             return Err(Hindrance::Lost);
         }
-        stall().await;
         let timed = self.timed("produce");
         let deliveries = producer.send(&intended.outgoing).await;
         drop(timed);
@@ -429,7 +428,7 @@ impl Executor {
         let timed = self.timed("settle");
         let now_ms = self.replays.clock.now_ms();
         let mut tx = self.begin().await?;
-        let dlq_id = self.store_ends(&mut tx, run.batch_id, &run.unsettled, now_ms).await?;
+        let batch = self.store_ends(&mut tx, run.batch_id, &run.unsettled, now_ms).await?;
         fail::fail_point!("replay::mid_outcome");
         tx.commit().await?;
         drop(timed);
@@ -438,19 +437,19 @@ impl Executor {
             run.memory = None;
         }
         let groups: BTreeSet<i64> = run.unsettled.drain(..).map(|known| known.group_id).collect();
-        let hints: Vec<Hint> = dlq_id.into_iter().map(Hint::Dlq).chain(groups.into_iter().map(Hint::Group)).collect();
+        let hints: Vec<Hint> = batch.map(|batch| Hint::Dlq(batch.dlq_id)).into_iter().chain(groups.into_iter().map(Hint::Group)).collect();
         self.replays.store.changed(&hints);
         Ok(())
     }
 
-    /// Stores how intended items ended: message, item and progress together. Gives the DLQ of the batch.
+    /// Stores how intended items ended: message, item and progress together. Gives the batch, locked.
     pub(super) async fn store_ends(
         &self,
         tx: &mut crate::store::Tx,
         batch_id: i64,
         ends: &[Known],
         now_ms: i64,
-    ) -> Result<Option<i64>, Hindrance> {
+    ) -> Result<Option<Batch>, Hindrance> {
         let actor = self.actor(batch_id);
         let cause = Cause { at_ms: now_ms, actor: &actor, batch_id: Some(batch_id) };
         let change = |known: &Known| -> Change<'static> {
@@ -504,9 +503,9 @@ impl Executor {
             });
         }
         replay_items::move_items(tx, batch_id, &moves).await?;
-        let dlq_id = replays::locked(tx, batch_id).await?.map(|batch| batch.dlq_id);
+        let batch = replays::locked(tx, batch_id).await?;
         replays::add_progress(tx, batch_id, &progress).await?;
-        Ok(dlq_id)
+        Ok(batch)
     }
 
     // ------------------------------------------------------------------------------------------------------------- step by step
@@ -733,12 +732,5 @@ fn without_bytes(checked: &Checked) -> Checked {
         asked: checked.asked.clone(),
         answered: checked.answered.clone(),
         others: checked.others.clone(),
-    }
-}
-
-/// Where a test may let this process stall between its last look at the lease and sending.
-async fn stall() {
-    if planted("replay::stall") {
-        tokio::time::sleep(Duration::from_millis(1_500)).await;
     }
 }

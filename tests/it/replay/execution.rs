@@ -1,5 +1,6 @@
 //! Execution on a real broker: what is sent, in which order, how fast, when it stops, and that nothing is lost or sent twice whatever happens.
 
+mod away;
 mod faults;
 mod sending;
 mod steps;
@@ -158,13 +159,25 @@ impl Rig {
 
     async fn at(bootstrap: &str, base: Base, partitions: i32, topic_config: &[(&str, &str)], dlq: &str) -> Rig {
         let guard = tempfile::tempdir().expect("a folder");
-        let folder = guard.path().to_owned();
-        let topic = unique("payments");
-        Topics::at(bootstrap).create(&topic, partitions, topic_config).await;
+        let folder = guard.path();
         let database = match base {
             Base::Sqlite => format!("sqlite://{}", folder.join("lazaret.db").display()),
             Base::Postgres => postgres_url().await,
         };
+        Rig::on(bootstrap, guard, database, partitions, topic_config, dlq).await
+    }
+
+    async fn on(
+        bootstrap: &str,
+        guard: tempfile::TempDir,
+        database: String,
+        partitions: i32,
+        topic_config: &[(&str, &str)],
+        dlq: &str,
+    ) -> Rig {
+        let folder = guard.path().to_owned();
+        let topic = unique("payments");
+        Topics::at(bootstrap).create(&topic, partitions, topic_config).await;
         std::fs::write(folder.join("payment.json"), SCHEMA).expect("a schema");
         ledger(&folder, "CREATE TABLE applied (id TEXT PRIMARY KEY)").await;
         let place = Place { database, bootstrap: bootstrap.to_owned(), topic, folder, dlq: dlq.to_owned() };

@@ -98,8 +98,13 @@ mod points {
     pub fn set(orders: &Orders) {
         if let Some((point, after)) = orders.dies_at.clone() {
             let passed = AtomicUsize::new(0);
+            let in_the_middle = point == "replay::mid_produce";
             fail::cfg_callback(point, move || {
                 if passed.fetch_add(1, Ordering::SeqCst) == after {
+                    if in_the_middle {
+                        // What was handed over so far is acknowledged, the rest never left.
+                        std::thread::sleep(Duration::from_millis(300));
+                    }
                     let _ = Command::new("kill").args(["-9", &std::process::id().to_string()]).status();
                     loop {
                         std::thread::park();
@@ -304,6 +309,97 @@ on_both_bases! {
         let _ = ids;
     }
 
+    /// Case R4.
+    #[cfg(feature = "failpoints")]
+    async fn of_a_chunk_the_half_that_arrived_is_found_and_the_other_is_sent_once(base: Base) {
+        let rig = Rig::new(base, 1, "canary = 0\nmax_per_second = 12").await;
+        let ids = rig.payments(24, 1).await;
+        let id = rig.approved(rig.proposal()).await;
+        // Of the second chunk one half is acknowledged, the other half never left.
+        Process::start(&rig.place, Some(("replay::mid_produce", 1)), &[]).until_dead().await;
+        assert_eq!(rig.arrived().len(), 18);
+        let next = Process::start(&rig.place, None, &[]);
+        let batch = rig.until_executed(id).await;
+        next.kill();
+        assert_eq!(batch.progress.sent, 24);
+        let order: Vec<String> = rig.arrived().iter().map(|arrived| payment_of(&arrived.value)).collect();
+        assert_eq!(order, (0..24).map(|n| format!("p{n}")).collect::<Vec<_>>(), "one key: in its order too");
+        let log = rig.log(id).await;
+        assert!(log.iter().any(|line| line.contains("6 were found in the target, 6 go once more")), "{log:#?}");
+        what_is_stored_is_true(&rig, id, &ids).await;
+        // What goes once more was checked once more.
+        let phases = |verdicts: Vec<lazaret::store::verdicts::Verdict>| verdicts.into_iter().map(|verdict| verdict.phase).collect::<Vec<_>>();
+        assert_eq!(phases(rig.store.verdicts(ids[23]).await.unwrap()), ["in_doubt", "sending", "preflight"]);
+        assert_eq!(phases(rig.store.verdicts(ids[0]).await.unwrap()), ["sending", "preflight"]);
+    }
+
+    /// What is absent is not sent behind a later record of its key.
+    #[cfg(feature = "failpoints")]
+    async fn absent_behind_a_later_record_of_its_key_it_is_held(base: Base) {
+        let rig = Rig::new(base, 1, "canary = 0").await;
+        let ids = rig.payments(4, 2).await;
+        let id = rig.approved(rig.proposal()).await;
+        Process::start(&rig.place, Some(("replay::intended", 0)), &[]).until_dead().await;
+        let live = crate::support::producer::NewRecord::value("{\"payment_id\":\"live\"}").key("user-1");
+        TestProducer::at(&rig.place.bootstrap).send_all(&rig.place.topic, [live]);
+        let next = Process::start(&rig.place, None, &[]);
+        let batch = rig.until_executed(id).await;
+        next.kill();
+        assert_eq!((batch.progress.sent, batch.progress.held, batch.progress.blocked), (2, 2, 0), "{:#?}", rig.log(id).await);
+        let held = rig.store.message(ids[1]).await.unwrap().unwrap();
+        assert_eq!(held.state.as_str(), "under_review");
+        assert!(held.reason.unwrap().contains("a later record of its key"));
+    }
+
+    /// Case R14: in doubt on a compacted target, a person is asked.
+    #[cfg(feature = "failpoints")]
+    async fn in_doubt_on_a_compacted_target_a_person_is_asked(base: Base) {
+        let rig = Rig::at(&Server::Kafka.address(), base, 1, &[("cleanup.policy", "compact")], "canary = 0\nallow_compacted_target = true").await;
+        let ids = rig.payments(5, 5).await;
+        let id = rig.approved(rig.proposal()).await;
+        Process::start(&rig.place, Some(("replay::produced", 0)), &[]).until_dead().await;
+        let next = Process::start(&rig.place, None, &[]);
+        let batch = rig.until_executed(id).await;
+        next.kill();
+        assert_eq!((batch.progress.sent, batch.progress.held, rig.arrived().len()), (0, 5, 5));
+        let held = rig.store.message(ids[0]).await.unwrap().unwrap();
+        assert!(held.reason.as_deref().unwrap().starts_with("maybe sent"), "{held:?}");
+    }
+
+    /// What the broker refuses for good is not tried for ever.
+    async fn what_the_broker_refuses_for_good_is_not_sent_and_says_why(base: Base) {
+        let rig = Rig::at(&Server::Kafka.address(), base, 1, &[("max.message.bytes", "20000")], "canary = 0").await;
+        let mut letters: Vec<Letter> = (0..6).map(|n| Letter::payment(n, n)).collect();
+        letters[2].value = Some(format!("{{\"payment_id\":\"p2\",\"note\":\"{}\"}}", "x".repeat(40_000)).into_bytes());
+        let ids = rig.take_in(&letters).await;
+        let id = rig.approved(rig.proposal()).await;
+        let execution = rig.execute();
+        let batch = rig.until_executed(id).await;
+        execution.end().await;
+        assert_eq!((batch.progress.sent, batch.progress.not_sent), (5, 1), "{:#?}", rig.log(id).await);
+        let refused = rig.store.message(ids[2]).await.unwrap().unwrap();
+        assert_eq!(refused.state.as_str(), "under_review");
+        assert!(refused.reason.as_deref().unwrap().contains("the broker refused it"), "{refused:?}");
+        let copies = rig.copies();
+        assert!(copies.len() == 5 && copies.values().all(|copies| *copies == 1), "{copies:?}");
+    }
+
+    /// Stopped while something is in doubt: what was sent is found all the same, what was not stays where it is.
+    #[cfg(feature = "failpoints")]
+    async fn stopped_in_doubt_what_arrived_counts_and_the_rest_goes_back(base: Base) {
+        let rig = Rig::new(base, 1, "canary = 0\nmax_per_second = 10").await;
+        let ids = rig.payments(30, 30).await;
+        let id = rig.approved(rig.proposal()).await;
+        Process::start(&rig.place, Some(("replay::mid_produce", 1)), &[]).until_dead().await;
+        rig.replays.stop(&decider("petra"), id, None).await.unwrap();
+        let next = Process::start(&rig.place, None, &[]);
+        let batch = rig.until(id, "all have ended", |batch| batch.progress.done() == 30).await;
+        next.kill();
+        assert_eq!((batch.state, batch.progress.sent, batch.progress.not_sent), (BatchState::Cancelled, 15, 15));
+        assert_eq!(rig.arrived().len(), 15);
+        assert_eq!(rig.states(&ids).await["replayed/sent"], 15);
+    }
+
     /// Planted faults: the loop above is able to see what it is there to see.
     #[cfg(feature = "failpoints")]
     async fn without_an_intent_something_is_sent_twice(base: Base) {
@@ -318,14 +414,14 @@ on_both_bases! {
     #[cfg(feature = "failpoints")]
     async fn without_a_check_at_send_time_something_is_applied_twice(base: Base) {
         let (_, double) = planted(base, "replay::produced", &["replay::no_check"], &[7, 77]).await;
-        assert_eq!(double, ["p7 x2", "p77 x2"]);
+        assert_eq!(double, ["p5 x2", "p7 x2", "p50 x2", "p77 x2", "p95 x2"]);
     }
 
-    /// A process stalls between its last look at the lease and sending, for longer than its lease and less than the wait.
+    /// A process dies, and what it sent arrives only after another took over: later than at once, sooner than the wait.
     #[cfg(feature = "failpoints")]
     async fn without_the_wait_before_the_scan_something_is_sent_twice(base: Base) {
-        assert_eq!(stalled(base, &[]).await, Vec::<String>::new(), "with the wait, nothing");
-        assert!(!stalled(base, &["replay::no_wait"]).await.is_empty());
+        assert_eq!(late_arrivals(base, &[]).await, Vec::<String>::new(), "with the wait, nothing");
+        assert!(!late_arrivals(base, &["replay::no_wait"]).await.is_empty());
     }
 }
 
@@ -347,34 +443,34 @@ async fn planted(base: Base, point: &str, faults: &[&str], late: &[usize]) -> (V
     damage(&rig, 120, &applied).await
 }
 
-/// Payments that arrived twice when a process stalls right before it sends, and another takes over.
+/// Payments that arrived twice when requests of a dead process are on their way for a second after its lease is another's.
 #[cfg(feature = "failpoints")]
-async fn stalled(base: Base, faults: &[&str]) -> Vec<String> {
+async fn late_arrivals(base: Base, faults: &[&str]) -> Vec<String> {
+    use crate::support::producer::NewRecord;
     let (rig, _, id) = about_to_go(base, 2).await;
-    let mut planted: Vec<String> = vec!["replay::stall".to_owned()];
-    planted.extend(faults.iter().map(|fault| (*fault).to_owned()));
-    let first = Process::with(&Orders { place: rig.place.clone(), dies_at: None, stalls_at: Vec::new(), planted });
-    let clock = Clock::system();
-    while rig.store.items_in_doubt(id).await.unwrap().is_empty() {
-        assert!(clock.monotonic() < PATIENCE);
-        tokio::time::sleep(Duration::from_millis(5)).await;
+    Process::start(&rig.place, Some(("replay::intended", 0)), &[]).until_dead().await;
+    let uid = rig.batch(id).await.uid;
+    let mut on_their_way = Vec::new();
+    for doubt in rig.store.items_in_doubt(id).await.unwrap() {
+        let body = rig.store.body(doubt.message_id).await.unwrap().unwrap();
+        let record = NewRecord::value(body.value.unwrap()).key(body.key.unwrap()).on_partition(doubt.target_partition);
+        on_their_way.push(record.header("lazaret-replay-id", Some(format!("{uid}.{}", doubt.message_id).as_bytes())));
     }
-    // It stalls now, for longer than its lease: it cannot renew either.
-    first.signal("STOP");
-    let next = Process::start(&rig.place, None, faults);
+    assert!(!on_their_way.is_empty());
     let held = rig.store.lease("replay/main").await.unwrap().unwrap();
+    let next = Process::start(&rig.place, None, faults);
+    let clock = Clock::system();
     while rig.store.lease("replay/main").await.unwrap().unwrap().epoch == held.epoch {
         assert!(clock.monotonic() < PATIENCE);
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
     if faults.is_empty() {
-        first.signal("CONT");
-        rig.until_executed(id).await;
+        tokio::time::sleep(Duration::from_secs(1)).await;
     } else {
-        rig.until(id, "the next one has sent it too", |batch| batch.progress.sent > 0).await;
-        first.signal("CONT");
-        rig.until_executed(id).await;
+        rig.until(id, "the next one has sent them again", |batch| batch.progress.sent > 0).await;
     }
-    drop((first, next));
+    TestProducer::at(&rig.place.bootstrap).send_all(&rig.place.topic, on_their_way);
+    rig.until_executed(id).await;
+    drop(next);
     damage(&rig, 120, &APPLIED).await.1
 }
