@@ -10,7 +10,7 @@ use super::Fit;
 /// What a length inside a payload may make the decoder allocate.
 const ALLOCATION: usize = 64 * 1024 * 1024;
 /// Payloads longer than this are not read with a schema that contains itself: each byte may be another level of nesting.
-const NESTED: usize = 4 * 1024;
+const NESTED: usize = 1024;
 
 /// Unions one within the other that are resolved: apache-avro tries a branch before it takes it, so each level doubles the work.
 const UNIONS: usize = 12;
