@@ -72,16 +72,18 @@ pub(super) fn record_of(message: &BorrowedMessage<'_>) -> Record {
 }
 
 /// Copies all of a message but its value.
-pub(super) fn outline_of(message: &BorrowedMessage<'_>) -> Seen {
-    // SAFETY: as in `record_of`.
+///
+/// # Safety
+/// `message` points to a live consumed message without error.
+unsafe fn outline(message: *const sys::rd_kafka_message_t) -> Seen {
     unsafe {
-        let m = &*message.ptr();
-        let timestamp = sys::rd_kafka_message_timestamp(message.ptr(), null_mut());
+        let m = &*message;
+        let timestamp = sys::rd_kafka_message_timestamp(message, null_mut());
         Seen {
             offset: m.offset,
             timestamp_ms: (timestamp != -1).then_some(timestamp),
             key: bytes(m.key.cast(), m.key_len),
-            headers: headers(message.ptr()),
+            headers: headers(message),
         }
     }
 }
@@ -562,6 +564,52 @@ pub(super) fn read_one<C: ConsumerContext>(
         let read = consume_one(handle.0, partition, timeout);
         sys::rd_kafka_consume_stop(handle.0, partition);
         read
+    }
+}
+
+/// What one step of a [`stretch`] showed.
+pub(super) enum Step {
+    Seen(Seen),
+    /// The end of the partition was reached.
+    End,
+    /// Nothing came within the step's time.
+    Nothing,
+    Failed(Failure),
+}
+
+/// Reads a partition from `offset` on, shown to `look` step by step until it says stop (false). As [`read_one`]: one reader of a partition on one client.
+pub(super) fn stretch<C: ConsumerContext>(
+    consumer: &BaseConsumer<C>,
+    topic: &str,
+    partition: i32,
+    offset: i64,
+    step: Duration,
+    mut look: impl FnMut(Step) -> bool,
+) -> Result<(), Failure> {
+    let name = CString::new(topic).map_err(|_| Failure::of(RDKafkaRespErr::RD_KAFKA_RESP_ERR_TOPIC_EXCEPTION))?;
+    // SAFETY: as in `read_one`; each message is freed before the next is asked for.
+    unsafe {
+        let handle = Owned(sys::rd_kafka_topic_new(native(consumer), name.as_ptr(), null_mut()), sys::rd_kafka_topic_destroy);
+        if handle.0.is_null() || sys::rd_kafka_consume_start(handle.0, partition, offset) != 0 {
+            return Err(Failure::of(sys::rd_kafka_last_error()));
+        }
+        loop {
+            let message = Owned(sys::rd_kafka_consume(handle.0, partition, milliseconds(step)), sys::rd_kafka_message_destroy);
+            let shown = if message.0.is_null() {
+                Step::Nothing
+            } else {
+                match (*message.0).err {
+                    RDKafkaRespErr::RD_KAFKA_RESP_ERR_NO_ERROR => Step::Seen(outline(message.0)),
+                    RDKafkaRespErr::RD_KAFKA_RESP_ERR__PARTITION_EOF => Step::End,
+                    error => Step::Failed(Failure { reason: text(sys::rd_kafka_message_errstr(message.0)), ..Failure::of(error) }),
+                }
+            };
+            if !look(shown) {
+                break;
+            }
+        }
+        sys::rd_kafka_consume_stop(handle.0, partition);
+        Ok(())
     }
 }
 

@@ -124,6 +124,18 @@ impl Producer {
         Ok(Producer { topic: topic.to_owned(), producer: Some(producer) })
     }
 
+    /// Waits until the client knows the topic and has a connection, so that no record's time runs while it is still being made. Blocks up to `timeout`:
+    /// call it from `spawn_blocking`.
+    ///
+    /// # Errors
+    /// No broker answers, or the topic may not be looked at.
+    pub fn make_ready(&self, timeout: Duration) -> Result<(), KafkaError> {
+        let Some(producer) = &self.producer else { return Ok(()) };
+        // Asking for it creates nothing: no client of ours may.
+        let known = producer.client().fetch_metadata(Some(&self.topic), timeout);
+        known.map(drop).map_err(|error| producer.context().rdkafka_error(&error))
+    }
+
     /// Sends the records, those of one partition in the order given, and waits for what became of each; at most about the time-out of [`Producer::connect`].
     /// The answers are in the order of the records. Dropped while it waits, nothing can be said of any record.
     pub async fn send(&self, records: &[Outgoing]) -> Vec<Delivery> {

@@ -6,12 +6,10 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use rdkafka::consumer::{BaseConsumer, Consumer as _};
-use rdkafka::error::{KafkaError as RdkafkaError, RDKafkaErrorCode as Code};
-use rdkafka::message::Message as _;
-use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
+use rdkafka::error::RDKafkaErrorCode as Code;
 
 use super::client::{KafkaError, Reporter, client_config, creation_error};
-use super::ffi;
+use super::ffi::{self, Failure, Step};
 use super::inspect::{Inspector, LogEnds};
 use crate::domain::clock::Clock;
 use crate::domain::record::Header;
@@ -96,54 +94,63 @@ impl Scanner {
         if ends(patience)?.is_some_and(|ends| ends.start > from) {
             return Ok(Scanned::StartIsGone);
         }
-        let consumer = self.consumer(topic, partition, from)?;
+        let consumer = self.consumer()?;
         let mut heard = self.clock.monotonic();
-        loop {
-            let polled = consumer.poll(POLL);
-            if polled.as_ref().is_some_and(Result::is_ok) {
+        let mut came_to: Option<Came> = None;
+        let read = ffi::stretch(&consumer, topic, partition, from, POLL, |step| {
+            // Requests for a new token, and what librdkafka reports by itself.
+            let _ = consumer.poll(Duration::ZERO);
+            if matches!(step, Step::Seen(_)) {
                 heard = self.clock.monotonic();
             }
-            match polled {
-                Some(Ok(message)) if message.offset() >= to => return Ok(Scanned::ToTheEnd),
-                Some(Ok(message)) => {
-                    let last = message.offset() + 1 >= to;
-                    if !look(ffi::outline_of(&message)) {
-                        return Ok(Scanned::Stopped);
-                    }
-                    if last {
-                        return Ok(Scanned::ToTheEnd);
+            came_to = match step {
+                Step::Seen(seen) if seen.offset >= to => Some(Came::To(Scanned::ToTheEnd)),
+                Step::Seen(seen) => {
+                    let last = seen.offset + 1 >= to;
+                    match look(seen) {
+                        false => Some(Came::To(Scanned::Stopped)),
+                        true => last.then_some(Came::To(Scanned::ToTheEnd)),
                     }
                 }
                 // All that the log holds was passed; markers of transactions are no records.
-                Some(Err(RdkafkaError::PartitionEOF(_))) => {
-                    let reaches = ends(patience)?.is_some_and(|ends| ends.end >= to);
-                    return Ok(if reaches { Scanned::ToTheEnd } else { Scanned::CutOff });
-                }
-                Some(Err(error)) => match error.rdkafka_error_code() {
-                    Some(Code::OffsetOutOfRange | Code::AutoOffsetReset) => return Ok(Scanned::StartIsGone),
+                Step::End => Some(Came::ToTheEndOfTheLog),
+                Step::Failed(failure) => match failure.code {
+                    Code::OffsetOutOfRange | Code::AutoOffsetReset => Some(Came::To(Scanned::StartIsGone)),
                     // A broker that is away is found again by the client itself.
-                    Some(Code::BrokerTransportFailure | Code::AllBrokersDown | Code::OperationTimedOut | Code::Resolve) | None => {}
-                    Some(_) => return Err(consumer.context().rdkafka_error(&error)),
+                    Code::BrokerTransportFailure | Code::AllBrokersDown | Code::OperationTimedOut | Code::Resolve => None,
+                    _ => Some(Came::ToNothing(failure)),
                 },
-                None => {}
-            }
-            if self.clock.monotonic() > heard + patience {
+                Step::Nothing => None,
+            };
+            if came_to.is_none() && self.clock.monotonic() > heard + patience {
                 let reason = format!("no record of {topic} partition {partition} came within {} s", patience.as_secs());
-                return Err(consumer.context().kafka_error(Code::OperationTimedOut, &reason));
+                came_to = Some(Came::ToNothing(Failure { code: Code::OperationTimedOut, reason }));
+            }
+            came_to.is_none()
+        });
+        let reporter = consumer.context();
+        read.map_err(|failure| reporter.kafka_error(failure.code, &failure.reason))?;
+        match came_to {
+            Some(Came::To(scanned)) => Ok(scanned),
+            Some(Came::ToNothing(failure)) => Err(reporter.kafka_error(failure.code, &failure.reason)),
+            Some(Came::ToTheEndOfTheLog) | None => {
+                let reaches = ends(patience)?.is_some_and(|ends| ends.end >= to);
+                Ok(if reaches { Scanned::ToTheEnd } else { Scanned::CutOff })
             }
         }
     }
 
-    /// A consumer that reads this partition and nothing else.
-    fn consumer(&self, topic: &str, partition: i32, from: i64) -> Result<BaseConsumer<Reporter>, KafkaError> {
-        let ours =
-            [("isolation.level", "read_uncommitted"), ("enable.partition.eof", "true"), ("group.id", self.cluster.group_id.as_str())];
+    /// A client for one stretch. It is in no group: one that is takes as long to end as its coordinator likes.
+    fn consumer(&self) -> Result<BaseConsumer<Reporter>, KafkaError> {
+        let ours = [("isolation.level", "read_uncommitted"), ("enable.partition.eof", "true")];
         let config = client_config(&self.cluster, &[("fetch.wait.max.ms", "50"), ("queued.max.messages.kbytes", "16384")], &ours)?;
-        let consumer: BaseConsumer<Reporter> =
-            config.create_with_context(Reporter::new(&self.cluster)).map_err(|error| creation_error(&self.cluster, &error))?;
-        let mut list = TopicPartitionList::new();
-        let assigned = list.add_partition_offset(topic, partition, Offset::Offset(from)).and_then(|()| consumer.assign(&list));
-        assigned.map_err(|error| consumer.context().rdkafka_error(&error))?;
-        Ok(consumer)
+        config.create_with_context(Reporter::new(&self.cluster)).map_err(|error| creation_error(&self.cluster, &error))
     }
+}
+
+/// How a read ended.
+enum Came {
+    To(Scanned),
+    ToTheEndOfTheLog,
+    ToNothing(Failure),
 }

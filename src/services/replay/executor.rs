@@ -438,15 +438,17 @@ impl Executor {
         Ok(lag)
     }
 
-    /// The producer of a target, made where there is none.
-    pub(super) fn producer(&self, target: &Target) -> Result<Arc<Producer>, Hindrance> {
-        let mut producers = self.producers.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(producer) = producers.get(&target.name) {
-            return Ok(Arc::clone(producer));
+    /// The producer of a target, made where there is none, and ready to send.
+    pub(super) async fn producer(&self, target: &Target) -> Result<Arc<Producer>, Hindrance> {
+        let known = self.producers.lock().unwrap_or_else(PoisonError::into_inner).get(&target.name).cloned();
+        if let Some(producer) = known {
+            return Ok(producer);
         }
         let made = Producer::connect(&self.cluster.settings, &target.name, self.timing.message_timeout, target.max_message_bytes);
         let producer = Arc::new(made.map_err(|error| Hindrance::kafka(&error))?);
-        producers.insert(target.name.clone(), Arc::clone(&producer));
+        let (asked, ask) = (Arc::clone(&producer), self.timing.ask);
+        blocking(move || asked.make_ready(ask)).await?;
+        self.producers.lock().unwrap_or_else(PoisonError::into_inner).insert(target.name.clone(), Arc::clone(&producer));
         Ok(producer)
     }
 

@@ -15,7 +15,7 @@ use crate::domain::pacing::{chunk_size, fair};
 use crate::domain::replay::{BatchMove, BatchState, ItemState, Progress};
 use crate::domain::sending::{Course, Drift, InTheWay, Stamp, courses, headers, target_partition, too_many_returned};
 use crate::domain::verdict::{Checked, Decision, IdempotencyVerdict, SchemaVerdict};
-use crate::kafka::producer::{Delivery, Outgoing};
+use crate::kafka::producer::{Delivery, Outgoing, Producer};
 use crate::kafka::target::Target;
 use crate::store::notify::Hint;
 use crate::store::replay_items::{self, ItemMove, ToSend};
@@ -101,6 +101,8 @@ impl Executor {
                     }
                 }
             };
+            // Before the intent: a broker that is away leaves nothing in doubt.
+            let producer = self.producer(&target).await?;
             let Some(intended) = self.intend(run, &batch, entry, &target, chunk).await? else {
                 run.memory = None;
                 return Ok(());
@@ -111,7 +113,7 @@ impl Executor {
                 Claim::Ids(ids) => ids,
                 Claim::NotYet(_) | Claim::NothingLeft => Vec::new(),
             };
-            let (known, looked) = tokio::join!(self.produce(&target, &intended), self.look_ahead(&intended.batch, entry, &next));
+            let (known, looked) = tokio::join!(self.produce(&producer, &intended), self.look_ahead(&intended.batch, entry, &next));
             let doubts = self.take_in(run, &target, known?);
             if doubts || looked.is_err() {
                 self.put_back_ids(run, next);
@@ -374,11 +376,10 @@ impl Executor {
     // -------------------------------------------------------------------------------------------------------- sending, outcomes
 
     /// Sends what is intended. An answer for each message that has one.
-    async fn produce(&self, target: &Target, intended: &Intended) -> Result<Vec<(Known, Option<Delivery>)>, Hindrance> {
+    async fn produce(&self, producer: &Producer, intended: &Intended) -> Result<Vec<(Known, Option<Delivery>)>, Hindrance> {
         if intended.outgoing.is_empty() {
             return Ok(Vec::new());
         }
-        let producer = self.producer(target)?;
         // From here on it is the producer's own time-out that bounds when anything arrives: the last look at the lease is right before it.
         if !self.watch.holds() {
             return Err(Hindrance::Lost);
@@ -520,7 +521,7 @@ impl Executor {
         let batch = &batch;
         let now_ms = self.replays.clock.now_ms();
         let next = self.replays.store.next_stage(batch.id).await?;
-        match stage::next(batch, next, entry.terms.canary_timeout_s, now_ms) {
+        match stage::next(batch.into(), next, entry.terms.canary_timeout_s, now_ms) {
             stage::Next::Finish => {
                 self.end_turn(run, BatchMove::Finish, None).await?;
             }
