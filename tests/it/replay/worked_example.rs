@@ -71,7 +71,8 @@ async fn twelve_were_applied_three_do_not_fit_and_185_are_sent_and_confirmed() {
     assert_eq!((status, &proposed["state"], &proposed["forecast"]), (201, &json!("draft"), &Value::Null), "{proposed:#}");
     let replay = format!("/api/v1/replays/{}", proposed["id"]);
     let proposed = operator.until(&replay, "the forecast", |replay| replay["state"] == "awaiting_approval").await;
-    let forecast = json!({ "send": 185, "send_unchecked": 0, "already_applied": 12, "incompatible": 3, "partly_applied": 0, "held": 0, "blocked": 0 });
+    let forecast =
+        json!({ "send": 185, "send_unchecked": 0, "already_applied": 12, "incompatible": 3, "partly_applied": 0, "held": 0, "blocked": 0 });
     assert_eq!(proposed["forecast"], forecast);
     assert_eq!(shop.replayed_once(), 0, "a preflight sends nothing");
 

@@ -1,5 +1,10 @@
 //! Processes that die at any instant, and what an independent reader then finds in target and ledger: nothing lost, nothing twice.
 
+#![cfg_attr(
+    not(feature = "failpoints"),
+    allow(dead_code, unused_imports, reason = "most of it needs the points at which a process can die")
+)]
+
 use std::process::{Child, Command, Stdio};
 
 use super::*;
@@ -428,7 +433,6 @@ on_both_bases! {
 }
 
 /// Lost and double, when the first process dies at `point` and both have the faults. `late`: payments that are applied after the approval.
-#[cfg(feature = "failpoints")]
 async fn planted(base: Base, point: &str, faults: &[&str], late: &[usize]) -> (Vec<String>, Vec<String>) {
     let (rig, _, id) = about_to_go(base, 2).await;
     rig.applied(late.iter().copied()).await;
@@ -446,7 +450,6 @@ async fn planted(base: Base, point: &str, faults: &[&str], late: &[usize]) -> (V
 }
 
 /// Payments that arrived twice when requests of a dead process are on their way for a second after its lease is another's.
-#[cfg(feature = "failpoints")]
 async fn late_arrivals(base: Base, faults: &[&str]) -> Vec<String> {
     use crate::support::producer::NewRecord;
     let (rig, _, id) = about_to_go(base, 2).await;
