@@ -308,7 +308,7 @@ impl Verifier {
             let (name, target) = (group.clone(), topic.clone());
             let looked = self
                 .ask(move |inspector| {
-                    let id = inspector.topic_ids(&[target.clone()], LOOK_UP)?.remove(&target).flatten();
+                    let id = inspector.topic_ids(std::slice::from_ref(&target), LOOK_UP)?.remove(&target).flatten();
                     Ok((id, inspector.group(&name, &asked, LOOK_UP)?))
                 })
                 .await?;

@@ -67,6 +67,11 @@ impl Timing {
     }
 }
 
+/// Something that was looked up, and when by the monotonic clock.
+type Looked<T> = (Duration, T);
+/// By group and topic.
+type Lags = HashMap<(String, String), Looked<Option<u64>>>;
+
 /// The executor of one cluster for as long as one lease is held.
 pub struct Executor {
     pub(super) replays: Replays,
@@ -79,8 +84,8 @@ pub struct Executor {
     /// When this executor took the lease over, by its own clock.
     pub(super) since: Duration,
     producers: Mutex<HashMap<String, Arc<Producer>>>,
-    targets: Mutex<HashMap<String, (Duration, Option<Target>)>>,
-    lags: Mutex<HashMap<(String, String), (Duration, Option<u64>)>>,
+    targets: Mutex<HashMap<String, Looked<Option<Target>>>>,
+    lags: Mutex<Lags>,
 }
 
 /// What the executor keeps of a batch between two turns.
