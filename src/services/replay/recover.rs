@@ -261,3 +261,48 @@ fn maybe_sent(why: &str) -> End {
 fn known(doubt: &InDoubt, end: End) -> Known {
     Known { message_id: doubt.message_id, group_id: doubt.group_id, unchecked: doubt.unchecked, end }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn doubt(message_id: i64, key_hash: Option<i64>, lower_bound: i64) -> InDoubt {
+        let record_key = Some(b"k".to_vec());
+        InDoubt {
+            message_id,
+            place: message_id,
+            key_hash,
+            record_key,
+            group_id: 1,
+            target_partition: 0,
+            lower_bound,
+            epoch: 1,
+            unchecked: false,
+        }
+    }
+
+    fn of_key(records: &[(i64, Option<i64>)]) -> Found {
+        Found { of_key: HashMap::from([(b"k".to_vec(), records.to_vec())]), ..Found::default() }
+    }
+
+    #[test]
+    fn only_what_comes_after_it_under_its_key_is_later() {
+        let places = HashMap::from([(3, 3), (5, 5), (9, 9)]);
+        let later = |records: &[(i64, Option<i64>)], key| later_of_key(&doubt(5, key, 100), &of_key(records), &places);
+        assert_eq!(later(&[(100, None)], Some(1)), Some(100), "a stranger's");
+        assert_eq!(later(&[(100, Some(9))], Some(1)), Some(100), "a later one of its batch");
+        assert_eq!(later(&[(100, Some(3)), (101, Some(5))], Some(1)), None, "an earlier one of its batch, and itself");
+        assert_eq!(later(&[(99, None)], Some(1)), None, "it was there before");
+        assert_eq!(later(&[(100, None)], None), None, "order does not matter to it");
+        assert_eq!(later_of_key(&doubt(5, Some(1), 100), &Found::default(), &places), None);
+    }
+
+    #[test]
+    fn where_the_log_does_not_reach_nobody_can_look() {
+        let doubts = [doubt(1, None, 9), doubt(2, None, 10), doubt(3, None, 20), doubt(4, None, 21)];
+        let mut found = Found::default();
+        let reachable: Vec<i64> = found.set_aside(&doubts, LogEnds { start: 10, end: 20 }).iter().map(|doubt| doubt.message_id).collect();
+        assert_eq!(reachable, [2, 3]);
+        assert!(found.out_of_reach[&1].contains("deleted") && found.out_of_reach[&4].contains("cut off"));
+    }
+}

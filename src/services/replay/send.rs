@@ -521,7 +521,7 @@ impl Executor {
         let batch = &batch;
         let now_ms = self.replays.clock.now_ms();
         let next = self.replays.store.next_stage(batch.id).await?;
-        match stage::next(batch, next, entry.terms.canary_timeout_s, now_ms) {
+        match stage::next(batch.into(), next, entry.terms.canary_timeout_s, now_ms) {
             stage::Next::Finish => {
                 self.end_turn(run, BatchMove::Finish, None).await?;
             }
