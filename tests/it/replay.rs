@@ -1,5 +1,7 @@
 //! From a dead letter under review to a replay that is proven: checks, review, batches, execution, verification.
 
+#![allow(clippy::unwrap_used, reason = "a test; clippy.toml allows it in test functions, not in the bodies that run on both databases")]
+
 mod batches;
 mod checks;
 mod execution;

@@ -1,5 +1,7 @@
 //! Consumer groups looked at from outside.
 
+#![allow(clippy::unwrap_used, reason = "a test; clippy.toml allows it in test functions, not in the bodies that run on both databases")]
+
 use std::time::Duration;
 
 use lazaret::domain::clock::Clock;

@@ -189,7 +189,7 @@ on_both_stores! {
             "12fits today's schemaalready applied",
             "3does not fitnot applied yet, as of the look-up"
         ]);
-        assert_eq!(attributes(&page, "input[name=digest]", "value"), [digest.clone()]);
+        assert_eq!(attributes(&page, "input[name=digest]", "value"), std::slice::from_ref(&digest));
         assert_eq!(attributes(&page, "input[type=checkbox]", "name"), ["tick_0"]);
         let plan = text_of(&page, "#review");
         for words in ["payments.initiated", "6 partitions, read by group wallet", "at most 50/s", "first 10 messages", &digest[..8]] {
@@ -329,7 +329,7 @@ on_both_stores! {
         let reject = format!("/replays/{}/reject", first.id);
         let answer = ben.post(&reject, &[("digest", &digest), ("comment", "")]).await;
         assert_eq!(answer.status, StatusCode::UNPROCESSABLE_ENTITY, "a rejection says why");
-        assert_eq!(text_of(&answer.page(), ".fault").starts_with("Reason"), true, "{}", text_of(&answer.page(), ".fault"));
+        assert!(text_of(&answer.page(), ".fault").starts_with("Reason"), "{}", text_of(&answer.page(), ".fault"));
         let answer = ben.post(&reject, &[("digest", &digest), ("comment", "the cause is not mended")]).await;
         assert_eq!((answer.status, answer.header(header::LOCATION)), (StatusCode::SEE_OTHER, format!("/replays/{}", first.id).as_str()));
         let answer = cem.post(&format!("/replays/{}/approve", first.id), &[("digest", &digest), ("comment", "fine by me")]).await;
