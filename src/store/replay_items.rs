@@ -238,11 +238,7 @@ impl Store {
     /// # Errors
     /// The database could not be asked.
     pub async fn replay_work(&self, cluster: &str) -> Result<Vec<Work>, StoreError> {
-        const SQL: &str = "SELECT b.id AS batch_id, b.id IN (SELECT i.batch_id FROM replay_items i WHERE i.state = 'intended') AS in_doubt
-             FROM batches b JOIN dlqs d ON d.id = b.dlq_id
-             WHERE d.cluster = $1 AND (b.state IN ('approved', 'executing') OR b.id IN (SELECT i.batch_id FROM replay_items i WHERE i.state = 'intended'))
-             ORDER BY b.id";
-        read!(self, |pool| { sqlx::query_as::<Db, Work>(SQL).bind(text(cluster)).fetch_all(pool).await? })
+        read!(self, |pool| { sqlx::query_as::<Db, Work>(Db::REPLAY_WORK).bind(text(cluster)).fetch_all(pool).await? })
     }
 
     /// All items of steps up to `stage` that wait to be sent, in the order of their origin.

@@ -113,6 +113,8 @@ pub(super) trait Dialect {
     const MOVE_ITEMS: &'static str;
     /// The pending items among the ids `$2` of the batch `$1`, with message and body.
     const ITEMS_TO_SEND: &'static str;
+    /// The batches of the cluster `$1` that are approved or executing, and those of which something is in doubt.
+    const REPLAY_WORK: &'static str;
     /// Where the items with the ids `$2` stand in the order of the batch `$1`.
     const PLACES_OF_ITEMS: &'static str;
     /// How many messages of the groups `$1` (a JSON list of ids), of the newest `$3` of each, were dead-lettered at `$2` or later.
@@ -320,26 +322,41 @@ macro_rules! set_outcomes {
     };
 }
 
-/// Both databases join the list by name; only how it is taken apart differs.
+/// Both databases join the list by name; only how it is taken apart differs. SQLite would look at every item of the batch for each row of the list:
+/// the `+` leaves it the index that begins with the message.
 macro_rules! move_items {
-    ($rows:literal) => {
+    ($rows:literal $of_batch:literal) => {
         concat!(
             "UPDATE replay_items AS i SET state = b.to_state, live = b.live, note = COALESCE(b.note, i.note), blocked_by = COALESCE(b.blocked_by, i.blocked_by),
                 unchecked = COALESCE(b.unchecked, i.unchecked), target_partition = COALESCE(b.target_partition, i.target_partition),
                 lower_bound = COALESCE(b.lower_bound, i.lower_bound), intended_at_ms = COALESCE(b.intended_at_ms, i.intended_at_ms),
                 epoch = COALESCE(b.epoch, i.epoch), sent_offset = COALESCE(b.sent_offset, i.sent_offset), sent_at_ms = COALESCE(b.sent_at_ms, i.sent_at_ms),
                 outcome = COALESCE(b.outcome, i.outcome)
-             FROM ", $rows, " WHERE i.batch_id = $1 AND i.message_id = b.message_id AND i.state = b.from_state"
+             FROM ", $rows, " WHERE ", $of_batch, " AND i.message_id = b.message_id AND i.state = b.from_state"
+        )
+    };
+}
+
+/// What is in doubt has an index of its own, which SQLite does not choose by itself.
+macro_rules! replay_work {
+    ($items:literal) => {
+        concat!(
+            "SELECT b.id AS batch_id, MAX(w.in_doubt) > 0 AS in_doubt FROM (
+                SELECT id, 0 AS in_doubt FROM batches WHERE state IN ('approved', 'executing')
+                UNION ALL SELECT DISTINCT batch_id, 1 FROM ",
+            $items,
+            " WHERE state = 'intended') w
+             JOIN batches b ON b.id = w.id JOIN dlqs d ON d.id = b.dlq_id WHERE d.cluster = $1 GROUP BY b.id ORDER BY b.id"
         )
     };
 }
 
 macro_rules! items_to_send {
-    ($ids:literal) => {
+    ($ids:literal $join:literal) => {
         concat!(
             "SELECT i.message_id, i.place, i.key_hash, i.lap, i.forecast, i.intended_at_ms, d.topic, m.partition, m.record_offset, m.record_at_ms,
                 m.record_key, m.state, m.group_id, m.origin_topic, m.origin_partition, m.origin_offset, m.origin_at_ms, m.timestamp_suspect, b.value, b.headers
-             FROM ", $ids, " JOIN replay_items i ON i.batch_id = $1 AND i.message_id = ids.value AND i.state = 'pending'
+             FROM ", $ids, " ", $join, " replay_items i ON i.batch_id = $1 AND i.message_id = ids.value AND i.state = 'pending'
              JOIN messages m ON m.id = i.message_id JOIN dlqs d ON d.id = m.dlq_id LEFT JOIN bodies b ON b.message_id = m.id"
         )
     };
@@ -584,26 +601,29 @@ dialects! {
          WHERE replay_items.batch_id = $1 AND replay_items.message_id = f.message_id AND replay_items.state = 'pending'",
         "UPDATE replay_items SET forecast = f.forecast, note = f.note, blocked_by = NULL, stage = $3
          FROM (SELECT value ->> 'message_id' AS message_id, value ->> 'forecast' AS forecast, value ->> 'note' AS note FROM json_each($2)) AS f
-         WHERE replay_items.batch_id = $1 AND replay_items.message_id = f.message_id AND replay_items.state = 'pending'";
+         WHERE +replay_items.batch_id = $1 AND replay_items.message_id = f.message_id AND replay_items.state = 'pending'";
     SET_STAGES:
         "UPDATE replay_items SET stage = s.stage FROM json_to_recordset($2::json) AS s(message_id BIGINT, stage INTEGER)
          WHERE replay_items.batch_id = $1 AND replay_items.message_id = s.message_id AND replay_items.state = 'pending'",
         "UPDATE replay_items SET stage = s.stage FROM (SELECT value ->> 'message_id' AS message_id, value ->> 'stage' AS stage FROM json_each($2)) AS s
-         WHERE replay_items.batch_id = $1 AND replay_items.message_id = s.message_id AND replay_items.state = 'pending'";
+         WHERE +replay_items.batch_id = $1 AND replay_items.message_id = s.message_id AND replay_items.state = 'pending'";
     RELEASE_ITEMS:
         release_items!("SELECT value::BIGINT FROM json_array_elements_text($2::json)"), release_items!("SELECT value FROM json_each($2)");
     MOVE_ITEMS:
         move_items!("json_to_recordset($2::json) AS b(message_id BIGINT, from_state TEXT, to_state TEXT, live BOOLEAN, note TEXT, blocked_by BIGINT, unchecked BOOLEAN,
-            target_partition INTEGER, lower_bound BIGINT, intended_at_ms BIGINT, epoch BIGINT, sent_offset BIGINT, sent_at_ms BIGINT, outcome TEXT)"),
+            target_partition INTEGER, lower_bound BIGINT, intended_at_ms BIGINT, epoch BIGINT, sent_offset BIGINT, sent_at_ms BIGINT, outcome TEXT)" "i.batch_id = $1"),
         move_items!("(SELECT value ->> 'message_id' AS message_id, value ->> 'from_state' AS from_state, value ->> 'to_state' AS to_state, value ->> 'live' AS live,
             value ->> 'note' AS note, value ->> 'blocked_by' AS blocked_by, value ->> 'unchecked' AS unchecked, value ->> 'target_partition' AS target_partition,
             value ->> 'lower_bound' AS lower_bound, value ->> 'intended_at_ms' AS intended_at_ms, value ->> 'epoch' AS epoch, value ->> 'sent_offset' AS sent_offset,
-            value ->> 'sent_at_ms' AS sent_at_ms, value ->> 'outcome' AS outcome FROM json_each($2)) AS b");
+            value ->> 'sent_at_ms' AS sent_at_ms, value ->> 'outcome' AS outcome FROM json_each($2)) AS b" "+i.batch_id = $1");
     ITEMS_TO_SEND:
-        items_to_send!("(SELECT value::BIGINT AS value FROM json_array_elements_text($2::json)) AS ids"), items_to_send!("json_each($2) AS ids");
+        items_to_send!("(SELECT value::BIGINT AS value FROM json_array_elements_text($2::json)) AS ids" "JOIN"),
+        // In this order: the list first.
+        items_to_send!("json_each($2) AS ids" "CROSS JOIN");
+    REPLAY_WORK: replay_work!("replay_items"), replay_work!("replay_items INDEXED BY replay_items_intended");
     PLACES_OF_ITEMS:
         "SELECT message_id, place FROM replay_items WHERE batch_id = $1 AND message_id IN (SELECT value::BIGINT FROM json_array_elements_text($2::json))",
-        "SELECT message_id, place FROM replay_items WHERE batch_id = $1 AND message_id IN (SELECT value FROM json_each($2))";
+        "SELECT message_id, place FROM replay_items WHERE +batch_id = $1 AND message_id IN (SELECT value FROM json_each($2))";
     ARRIVALS_OF_GROUPS:
         "SELECT CAST(COALESCE(SUM(n.recent), 0) AS BIGINT) FROM json_array_elements_text($1::json) AS ids CROSS JOIN LATERAL (
             SELECT COUNT(*) AS recent FROM (SELECT m.dead_lettered_at_ms FROM messages m WHERE m.group_id = ids.value::BIGINT ORDER BY m.id DESC LIMIT $3) newest
