@@ -158,11 +158,11 @@ fn minute(at_ms: i64) -> i64 {
     at_ms - at_ms.rem_euclid(MINUTE_MS)
 }
 
-/// Counters and unfolded deltas in one statement: one snapshot, so each amount is seen exactly once. `$1..$11` the kinds, `$12` the DLQ or 0.
+/// Counters and unfolded deltas in one statement: one snapshot, so each amount is seen exactly once. CROSS JOIN: SQLite then looks the counters of each DLQ up
+/// and never reads them all. `$1..$11` the kinds, `$12` the DLQ or 0.
 pub(super) const COUNTS: &str = "SELECT dlq_id, kind, CAST(SUM(amount) AS BIGINT) AS amount FROM (
-        SELECT c.dlq_id, c.kind, c.amount FROM dlqs d JOIN counters c
-            ON c.dlq_id = d.id AND c.ref = 0 AND c.kind IN ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)
-        WHERE $12 = 0 OR d.id = $12
+        SELECT c.dlq_id, c.kind, c.amount FROM dlqs d CROSS JOIN counters c
+        WHERE c.dlq_id = d.id AND c.ref = 0 AND c.kind IN ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11) AND ($12 = 0 OR d.id = $12)
         UNION ALL SELECT dlq_id, kind, amount FROM counter_deltas
             WHERE ref = 0 AND kind IN ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11) AND ($12 = 0 OR dlq_id = $12)) counted
      GROUP BY dlq_id, kind";
