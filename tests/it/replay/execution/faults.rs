@@ -441,7 +441,7 @@ async fn planted(base: Base, point: &str, faults: &[&str], late: &[usize]) -> (V
     // Without intents it never ends.
     let enough = |batch: &Batch| batch.state == BatchState::Executed || (faults.contains(&"replay::no_intent") && batch.progress.held > 0);
     let clock = Clock::system();
-    while !enough(&rig.batch(id).await) && clock.monotonic() < Duration::from_secs(12) {
+    while !enough(&rig.batch(id).await) && clock.monotonic() < PATIENCE {
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
     next.kill();
