@@ -98,7 +98,8 @@ impl Store {
         either::within(async {
             Ok(match self {
                 Store::Postgres(database) => {
-                    Tx { open: OpenTx::Postgres(database.pool.begin().await?), audit_key: database.audit_key.clone() }
+                    let tx = database.pool.begin_with(sql_pieces::BEGIN_BY_KEY).await?;
+                    Tx { open: OpenTx::Postgres(tx), audit_key: database.audit_key.clone() }
                 }
                 Store::Sqlite(database) => {
                     let tx = database.writer.begin_with(sql_pieces::BEGIN_IMMEDIATE).await?;
@@ -107,6 +108,11 @@ impl Store {
             })
         })
         .await
+    }
+
+    /// Whether only one transaction at a time can write.
+    pub fn has_one_writer(&self) -> bool {
+        matches!(self, Store::Sqlite(_))
     }
 
     /// One trivial read, for /readyz.

@@ -953,6 +953,14 @@ pub struct Listed {
     pub groups: std::collections::BTreeMap<Option<String>, u64>,
 }
 
+/// The next pending items by id: `$1` the batch, `$2` the id before them, `$3` how many. Cut off before anything is joined, or a planner without statistics
+/// begins with all messages.
+macro_rules! next_pending {
+    () => {
+        "(SELECT message_id FROM replay_items WHERE batch_id = $1 AND message_id > $2 AND state = 'pending' ORDER BY message_id LIMIT $3)"
+    };
+}
+
 impl Store {
     /// The newest id of any message; 0: there is none.
     ///
@@ -1041,8 +1049,11 @@ impl Store {
     /// # Errors
     /// The database could not be asked.
     pub async fn pending_after(&self, batch_id: i64, after: i64, limit: i64) -> Result<Vec<(i64, i64)>, StoreError> {
-        const SQL: &str = "SELECT i.message_id, m.size FROM replay_items i JOIN messages m ON m.id = i.message_id
-             WHERE i.batch_id = $1 AND i.message_id > $2 AND i.state = 'pending' ORDER BY i.message_id LIMIT $3";
+        const SQL: &str = concat!(
+            "SELECT i.message_id, m.size FROM ",
+            next_pending!(),
+            " i JOIN messages m ON m.id = i.message_id ORDER BY i.message_id"
+        );
         read!(self, |pool| { sqlx::query_as::<Db, (i64, i64)>(SQL).bind(batch_id).bind(after).bind(limit).fetch_all(pool).await? })
     }
 
@@ -1123,8 +1134,11 @@ impl Store {
     /// # Errors
     /// The database could not be asked.
     pub async fn pending_hashes(&self, batch_id: i64, after: i64, limit: i64) -> Result<Vec<(i64, Vec<u8>)>, StoreError> {
-        const SQL: &str = "SELECT i.message_id, m.body_hash FROM replay_items i JOIN messages m ON m.id = i.message_id
-             WHERE i.batch_id = $1 AND i.message_id > $2 AND i.state = 'pending' ORDER BY i.message_id LIMIT $3";
+        const SQL: &str = concat!(
+            "SELECT i.message_id, m.body_hash FROM ",
+            next_pending!(),
+            " i JOIN messages m ON m.id = i.message_id ORDER BY i.message_id"
+        );
         read!(self, |pool| { sqlx::query_as::<Db, (i64, Vec<u8>)>(SQL).bind(batch_id).bind(after).bind(limit).fetch_all(pool).await? })
     }
 
@@ -1158,9 +1172,9 @@ impl Store {
     pub async fn keyed_items(&self, batch_id: i64, target: &str, after: i64, limit: i64) -> Result<Vec<KeyedItem>, StoreError> {
         const SQL: &str = "SELECT i.message_id, i.key_hash, i.place, m.origin_partition, m.origin_offset, m.origin_at_ms,
                 CASE WHEN m.origin_topic = $4 THEN true ELSE false END AS of_target
-             FROM replay_items i JOIN messages m ON m.id = i.message_id
-             WHERE i.batch_id = $1 AND i.message_id > $2 AND i.key_hash IS NOT NULL AND i.state = 'pending' AND i.forecast IN ('send', 'send_unchecked')
-             ORDER BY i.message_id LIMIT $3";
+             FROM (SELECT message_id, key_hash, place FROM replay_items WHERE batch_id = $1 AND message_id > $2 AND key_hash IS NOT NULL AND state = 'pending'
+                    AND forecast IN ('send', 'send_unchecked') ORDER BY message_id LIMIT $3) i
+             JOIN messages m ON m.id = i.message_id ORDER BY i.message_id";
         read!(self, |pool| {
             sqlx::query_as::<Db, KeyedItem>(SQL).bind(batch_id).bind(after).bind(limit).bind(text(target)).fetch_all(pool).await?
         })

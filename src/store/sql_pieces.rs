@@ -9,10 +9,14 @@ use super::counters::group_outcomes;
 /// SQLite's transactions take the write lock at once; one that began as a reader could fail in its middle.
 pub(super) const BEGIN_IMMEDIATE: &str = "BEGIN IMMEDIATE";
 
-/// Limits of every PostgreSQL session: a statement and a lock that take too long become errors (57014, 55P03), a transaction whose owner froze is ended.
+/// PostgreSQL's transactions walk lists of rows by their keys, of which an index knows each. Where a batch or a DLQ has just come in there are no statistics yet,
+/// and the planner would read the whole of it for each list.
+pub(super) const BEGIN_BY_KEY: &str = "BEGIN; SET LOCAL enable_seqscan = off";
+
+/// Compiling a query costs more than any of ours takes. Limits of every PostgreSQL session: a statement and a lock that take too long become errors (57014, 55P03), a transaction whose owner froze is ended.
 /// Set by a statement and not by start-up options, which connection poolers refuse.
 pub(super) const POSTGRES_SESSION: &str = "SELECT set_config('statement_timeout', '30s', false), set_config('lock_timeout', '10s', false), \
-     set_config('idle_in_transaction_session_timeout', '60s', false)";
+     set_config('idle_in_transaction_session_timeout', '60s', false), set_config('jit', 'off', false)";
 
 /// Text as both databases hold it: PostgreSQL refuses U+0000, so its visible picture takes its place. Every text is bound through this.
 pub(super) fn text(text: &str) -> Cow<'_, str> {
@@ -224,7 +228,7 @@ macro_rules! to_check {
 macro_rules! release_items {
     ($ids:literal) => {
         concat!(
-            "UPDATE replay_items SET state = $5, live = $6, note = $3, resolved_at_ms = $4 WHERE batch_id = $1 AND state = 'pending' AND message_id IN (",
+            "UPDATE replay_items SET state = $5, live = $6, note = $3, resolved_at_ms = $4 WHERE batch_id + 0 = $1 AND state = 'pending' AND message_id IN (",
             $ids,
             ") RETURNING message_id, taken_up"
         )
@@ -322,8 +326,8 @@ macro_rules! set_outcomes {
     };
 }
 
-/// Both databases join the list by name; only how it is taken apart differs. SQLite would look at every item of the batch for each row of the list:
-/// the `+` leaves it the index that begins with the message.
+/// Both databases join the list by name; only how it is taken apart differs. Either would look at every item of the batch for a list of some (a batch that
+/// was just frozen has no statistics yet): `+ 0` leaves it the index that begins with the message. So in all statements that take some items of a batch.
 macro_rules! move_items {
     ($rows:literal $of_batch:literal) => {
         concat!(
@@ -352,12 +356,11 @@ macro_rules! replay_work {
 }
 
 macro_rules! items_to_send {
-    ($ids:literal $join:literal) => {
+    ($items:literal) => {
         concat!(
             "SELECT i.message_id, i.place, i.key_hash, i.lap, i.forecast, i.intended_at_ms, d.topic, m.partition, m.record_offset, m.record_at_ms,
                 m.record_key, m.state, m.group_id, m.origin_topic, m.origin_partition, m.origin_offset, m.origin_at_ms, m.timestamp_suspect, b.value, b.headers
-             FROM ", $ids, " ", $join, " replay_items i ON i.batch_id = $1 AND i.message_id = ids.value AND i.state = 'pending'
-             JOIN messages m ON m.id = i.message_id JOIN dlqs d ON d.id = m.dlq_id LEFT JOIN bodies b ON b.message_id = m.id"
+             FROM ", $items, " JOIN messages m ON m.id = i.message_id JOIN dlqs d ON d.id = m.dlq_id LEFT JOIN bodies b ON b.message_id = m.id"
         )
     };
 }
@@ -493,7 +496,7 @@ macro_rules! save_looks {
 
 macro_rules! mark_passed {
     ($db:ident) => {
-        concat!("UPDATE replay_items SET passed_at_ms = $3 WHERE batch_id = $1 AND message_id IN (SELECT i.message_id FROM ",
+        concat!("UPDATE replay_items SET passed_at_ms = $3 WHERE batch_id + 0 = $1 AND message_id IN (SELECT i.message_id FROM ",
             listed!($db "$2" ("partition" "INTEGER", "from_offset" "BIGINT", "to_offset" "BIGINT")),
             " JOIN replay_items i ON i.batch_id = $1 AND i.target_partition = x.partition AND i.sent_offset >= x.from_offset AND i.sent_offset < x.to_offset
              WHERE i.outcome = 'pending' AND i.passed_at_ms IS NULL LIMIT $4)")
@@ -582,9 +585,9 @@ dialects! {
         "SELECT b.message_id, b.headers FROM json_each($1) AS ids JOIN bodies b ON b.message_id = ids.value WHERE length(b.headers) <= $2";
     LOCK_WANTED:
         "SELECT id, state, origin_topic, key_hash, CASE WHEN key_hash IS NULL THEN record_key END AS masked_key FROM messages
-         WHERE id IN (SELECT value::BIGINT FROM json_array_elements_text($1::json)) AND dlq_id = $2 AND state IN ('quarantined', 'under_review') ORDER BY id FOR UPDATE",
+         WHERE id IN (SELECT value::BIGINT FROM json_array_elements_text($1::json)) AND dlq_id + 0 = $2 AND state IN ('quarantined', 'under_review') ORDER BY id FOR UPDATE",
         "SELECT id, state, origin_topic, key_hash, CASE WHEN key_hash IS NULL THEN record_key END AS masked_key FROM messages
-         WHERE id IN (SELECT value FROM json_each($1)) AND dlq_id = $2 AND state IN ('quarantined', 'under_review') ORDER BY id";
+         WHERE id IN (SELECT value FROM json_each($1)) AND dlq_id + 0 = $2 AND state IN ('quarantined', 'under_review') ORDER BY id";
     ADD_ITEMS: add_items!(postgres), add_items!(sqlite);
     IN_OTHER_BATCHES:
         "SELECT batch_id, COUNT(*) FROM replay_items WHERE live AND batch_id <> $1
@@ -598,32 +601,34 @@ dialects! {
     SET_FORECASTS:
         "UPDATE replay_items SET forecast = f.forecast, note = f.note, blocked_by = NULL, stage = $3
          FROM json_to_recordset($2::json) AS f(message_id BIGINT, forecast TEXT, note TEXT)
-         WHERE replay_items.batch_id = $1 AND replay_items.message_id = f.message_id AND replay_items.state = 'pending'",
+         WHERE replay_items.batch_id + 0 = $1 AND replay_items.message_id = f.message_id AND replay_items.state = 'pending'",
         "UPDATE replay_items SET forecast = f.forecast, note = f.note, blocked_by = NULL, stage = $3
          FROM (SELECT value ->> 'message_id' AS message_id, value ->> 'forecast' AS forecast, value ->> 'note' AS note FROM json_each($2)) AS f
-         WHERE +replay_items.batch_id = $1 AND replay_items.message_id = f.message_id AND replay_items.state = 'pending'";
+         WHERE replay_items.batch_id + 0 = $1 AND replay_items.message_id = f.message_id AND replay_items.state = 'pending'";
     SET_STAGES:
         "UPDATE replay_items SET stage = s.stage FROM json_to_recordset($2::json) AS s(message_id BIGINT, stage INTEGER)
-         WHERE replay_items.batch_id = $1 AND replay_items.message_id = s.message_id AND replay_items.state = 'pending'",
+         WHERE replay_items.batch_id + 0 = $1 AND replay_items.message_id = s.message_id AND replay_items.state = 'pending'",
         "UPDATE replay_items SET stage = s.stage FROM (SELECT value ->> 'message_id' AS message_id, value ->> 'stage' AS stage FROM json_each($2)) AS s
-         WHERE +replay_items.batch_id = $1 AND replay_items.message_id = s.message_id AND replay_items.state = 'pending'";
+         WHERE replay_items.batch_id + 0 = $1 AND replay_items.message_id = s.message_id AND replay_items.state = 'pending'";
     RELEASE_ITEMS:
         release_items!("SELECT value::BIGINT FROM json_array_elements_text($2::json)"), release_items!("SELECT value FROM json_each($2)");
     MOVE_ITEMS:
         move_items!("json_to_recordset($2::json) AS b(message_id BIGINT, from_state TEXT, to_state TEXT, live BOOLEAN, note TEXT, blocked_by BIGINT, unchecked BOOLEAN,
-            target_partition INTEGER, lower_bound BIGINT, intended_at_ms BIGINT, epoch BIGINT, sent_offset BIGINT, sent_at_ms BIGINT, outcome TEXT)" "i.batch_id = $1"),
+            target_partition INTEGER, lower_bound BIGINT, intended_at_ms BIGINT, epoch BIGINT, sent_offset BIGINT, sent_at_ms BIGINT, outcome TEXT)" "i.batch_id + 0 = $1"),
         move_items!("(SELECT value ->> 'message_id' AS message_id, value ->> 'from_state' AS from_state, value ->> 'to_state' AS to_state, value ->> 'live' AS live,
             value ->> 'note' AS note, value ->> 'blocked_by' AS blocked_by, value ->> 'unchecked' AS unchecked, value ->> 'target_partition' AS target_partition,
             value ->> 'lower_bound' AS lower_bound, value ->> 'intended_at_ms' AS intended_at_ms, value ->> 'epoch' AS epoch, value ->> 'sent_offset' AS sent_offset,
-            value ->> 'sent_at_ms' AS sent_at_ms, value ->> 'outcome' AS outcome FROM json_each($2)) AS b" "+i.batch_id = $1");
+            value ->> 'sent_at_ms' AS sent_at_ms, value ->> 'outcome' AS outcome FROM json_each($2)) AS b" "i.batch_id + 0 = $1");
+    // LATERAL with LIMIT, and CROSS JOIN: the list first, and each item by its key.
     ITEMS_TO_SEND:
-        items_to_send!("(SELECT value::BIGINT AS value FROM json_array_elements_text($2::json)) AS ids" "JOIN"),
-        // In this order: the list first.
-        items_to_send!("json_each($2) AS ids" "CROSS JOIN");
+        items_to_send!("json_array_elements_text($2::json) AS ids CROSS JOIN LATERAL (
+            SELECT * FROM replay_items WHERE batch_id = $1 AND message_id = ids.value::BIGINT AND state = 'pending' LIMIT 1) i"),
+        items_to_send!("json_each($2) AS ids CROSS JOIN replay_items i ON i.batch_id = $1 AND i.message_id = ids.value AND i.state = 'pending'");
     REPLAY_WORK: replay_work!("replay_items"), replay_work!("replay_items INDEXED BY replay_items_intended");
     PLACES_OF_ITEMS:
-        "SELECT message_id, place FROM replay_items WHERE batch_id = $1 AND message_id IN (SELECT value::BIGINT FROM json_array_elements_text($2::json))",
-        "SELECT message_id, place FROM replay_items WHERE +batch_id = $1 AND message_id IN (SELECT value FROM json_each($2))";
+        "SELECT i.message_id, i.place FROM json_array_elements_text($2::json) AS ids CROSS JOIN LATERAL (
+            SELECT message_id, place FROM replay_items WHERE batch_id = $1 AND message_id = ids.value::BIGINT LIMIT 1) i",
+        "SELECT message_id, place FROM replay_items WHERE batch_id + 0 = $1 AND message_id IN (SELECT value FROM json_each($2))";
     ARRIVALS_OF_GROUPS:
         "SELECT CAST(COALESCE(SUM(n.recent), 0) AS BIGINT) FROM json_array_elements_text($1::json) AS ids CROSS JOIN LATERAL (
             SELECT COUNT(*) AS recent FROM (SELECT m.dead_lettered_at_ms FROM messages m WHERE m.group_id = ids.value::BIGINT ORDER BY m.id DESC LIMIT $3) newest

@@ -4,6 +4,7 @@
 use std::collections::{BTreeSet, HashSet, VecDeque};
 use std::time::Duration;
 
+use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 use super::check::Candidate;
@@ -51,6 +52,12 @@ pub(super) enum End {
     Held { why: String },
 }
 
+impl Known {
+    fn was_sent(&self) -> bool {
+        matches!(self.end, End::Sent { .. })
+    }
+}
+
 /// Items that were looked at, and what the checks say of each; None: its bytes are gone.
 struct Chunk {
     items: Vec<ToSend>,
@@ -76,17 +83,34 @@ struct Intended {
     sent: Vec<(i64, i64, bool)>,
 }
 
+/// A chunk that was sent.
+struct Went {
+    /// As locked with its intent.
+    batch: Batch,
+    /// The next one, looked at.
+    ahead: Option<Chunk>,
+    /// Of some of it nobody knows whether it arrived.
+    doubts: bool,
+}
+
 impl Executor {
     /// Sends what may go of a batch, until it waits for something, has ended, or is stopped.
     pub(super) async fn send(&self, run: &mut Run, mut batch: Batch, stop: &CancellationToken) -> Result<(), Hindrance> {
         let entry = self.entry(&batch)?;
         let mut ahead: Option<Chunk> = None;
         while batch.state == BatchState::Executing && !stop.is_cancelled() {
-            let target = self.guard(&batch, entry).await?;
+            let target = match self.guard(&batch, entry).await {
+                Ok(target) => target,
+                Err(hindrance) => {
+                    self.settle(run).await?;
+                    return Err(hindrance);
+                }
+            };
             let chunk = match ahead.take() {
                 Some(chunk) if self.replays.clock.monotonic() < chunk.at + FRESH => chunk,
                 stale => {
                     self.put_back(run, stale);
+                    self.settle(run).await?;
                     match self.claim(run, &batch).await? {
                         Claim::Ids(ids) => self.look(run, &batch, entry, ids).await?,
                         Claim::NotYet(wait) => {
@@ -103,31 +127,71 @@ impl Executor {
             };
             // Before the intent: a broker that is away leaves nothing in doubt.
             let producer = self.producer(&target).await?;
-            let Some(intended) = self.intend(run, &batch, entry, &target, chunk).await? else {
-                run.memory = None;
-                return Ok(());
-            };
-            self.says(run, None).await?;
-            // The next chunk is checked while this one is on its way.
-            let next = match self.claim(run, &intended.batch).await? {
-                Claim::Ids(ids) => ids,
-                Claim::NotYet(_) | Claim::NothingLeft => Vec::new(),
-            };
-            let (known, looked) = tokio::join!(self.produce(&producer, &intended), self.look_ahead(&intended.batch, entry, &next));
-            let doubts = self.take_in(run, &target, known?);
-            if doubts || looked.is_err() {
-                self.put_back_ids(run, next);
-            } else if let Ok(looked) = looked {
-                ahead = looked;
+            if run.unsettled.iter().any(|known| !known.was_sent()) {
+                // It may stand in the way of this chunk.
+                self.settle(run).await?;
             }
-            self.settle(run).await?;
-            if doubts {
-                return Ok(());
+            // What the chunk before came to is stored beside this one: they have no message in common. Should the process end now, both are in doubt, and both
+            // are looked for.
+            let before = std::mem::take(&mut run.unsettled);
+            let is_intended = Notify::new();
+            let chunk_goes = async {
+                let went = self.go(run, &batch, entry, (&target, &producer), chunk, &is_intended).await;
+                is_intended.notify_one();
+                went
+            };
+            let before_settles = async {
+                if self.replays.store.has_one_writer() {
+                    // What goes next is the more urgent.
+                    is_intended.notified().await;
+                }
+                self.store_known(batch.id, &before).await
+            };
+            let (went, settled) = tokio::join!(chunk_goes, before_settles);
+            if settled.is_err() {
+                run.unsettled.extend(before);
             }
-            batch = intended.batch;
+            settled?;
+            let Some(went) = went? else { return Ok(()) };
+            if went.doubts {
+                return self.settle(run).await;
+            }
+            (batch, ahead) = (went.batch, went.ahead);
         }
         self.put_back(run, ahead);
-        Ok(())
+        self.settle(run).await
+    }
+
+    /// Stores the intent of a chunk, sends it, and checks the next one while it is on its way. None: it is not to be sent any more.
+    async fn go(
+        &self,
+        run: &mut Run,
+        batch: &Batch,
+        entry: Entry<'_>,
+        (target, producer): (&Target, &Producer),
+        chunk: Chunk,
+        is_intended: &Notify,
+    ) -> Result<Option<Went>, Hindrance> {
+        let Some(intended) = self.intend(run, batch, entry, target, chunk).await? else {
+            run.memory = None;
+            return Ok(None);
+        };
+        is_intended.notify_one();
+        self.says(run, None).await?;
+        let next = match self.claim(run, &intended.batch).await? {
+            Claim::Ids(ids) => ids,
+            Claim::NotYet(_) | Claim::NothingLeft => Vec::new(),
+        };
+        let (known, looked) = tokio::join!(self.produce(producer, &intended), self.look_ahead(&intended.batch, entry, &next));
+        let doubts = self.take_in(run, target, known?);
+        let ahead = match looked {
+            Ok(looked) if !doubts => looked,
+            _ => {
+                self.put_back_ids(run, next);
+                None
+            }
+        };
+        Ok(Some(Went { batch: intended.batch, ahead, doubts }))
     }
 
     /// What must hold before anything is looked at: not too much came back, the target is what was approved, its group keeps up.
@@ -423,21 +487,27 @@ impl Executor {
 
     /// Stores outcomes that are known and not stored yet. Safe to repeat: what is stored already does not move again.
     pub(super) async fn settle(&self, run: &mut Run) -> Result<(), Hindrance> {
-        if run.unsettled.is_empty() {
+        self.store_known(run.batch_id, &run.unsettled).await?;
+        if run.unsettled.iter().any(|known| !known.was_sent()) {
+            // What was not sent stands in the way of what comes after it.
+            run.memory = None;
+        }
+        run.unsettled.clear();
+        Ok(())
+    }
+
+    async fn store_known(&self, batch_id: i64, ends: &[Known]) -> Result<(), Hindrance> {
+        if ends.is_empty() {
             return Ok(());
         }
         let timed = self.timed("settle");
         let now_ms = self.replays.clock.now_ms();
         let mut tx = self.begin().await?;
-        let batch = self.store_ends(&mut tx, run.batch_id, &run.unsettled, now_ms).await?;
+        let batch = self.store_ends(&mut tx, batch_id, ends, now_ms).await?;
         fail::fail_point!("replay::mid_outcome");
         tx.commit().await?;
         drop(timed);
-        if run.unsettled.iter().any(|known| !matches!(known.end, End::Sent { .. })) {
-            // What was not sent stands in the way of what comes after it.
-            run.memory = None;
-        }
-        let groups: BTreeSet<i64> = run.unsettled.drain(..).map(|known| known.group_id).collect();
+        let groups: BTreeSet<i64> = ends.iter().map(|known| known.group_id).collect();
         let hints: Vec<Hint> = batch.map(|batch| Hint::Dlq(batch.dlq_id)).into_iter().chain(groups.into_iter().map(Hint::Group)).collect();
         self.replays.store.changed(&hints);
         Ok(())
