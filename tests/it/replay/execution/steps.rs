@@ -253,17 +253,6 @@ on_both_bases! {
         execution.end().await;
     }
 
-    /// A target that takes nothing at all: whoever looks is told why.
-    async fn what_is_in_doubt_says_why(base: Base) {
-        let rig = Rig::at(&Server::Kafka.address(), base, 1, &[("min.insync.replicas", "2")], "canary = 0").await;
-        rig.payments(3, 3).await;
-        let id = rig.approved(rig.proposal()).await;
-        let execution = rig.execute();
-        let batch = rig.until(id, "it says why", |batch| batch.note.as_deref().is_some_and(|note| note.contains("maybe sent ("))).await;
-        assert!(batch.note.as_deref().unwrap().contains("timed out"), "{:?}", batch.note);
-        execution.end().await;
-    }
-
     async fn it_waits_while_the_group_is_behind_and_goes_on_by_itself(base: Base) {
         let rig = Rig::new(base, 1, "canary = 0\npause_at_lag = 10\nconsumer_group = 'GROUP'").await;
         let group = unique("wallet");
