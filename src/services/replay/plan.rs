@@ -126,6 +126,18 @@ impl Replays {
     }
 }
 
+/// Why a replay that has begun cannot go on with its target as that is now; None: it is the topic it began with. What it sent, or may have sent, lies in that
+/// topic: another one under the same name would be looked through for it, and its readers' commits taken for proof.
+pub(super) fn another_life(batch: &Batch, target: &Target) -> Option<String> {
+    (batch.started_at_ms.is_some() && batch.plan.target_id != target.id).then(|| {
+        let why = if target.id.is_some() { "it was deleted and made again" } else { "Kafka does not tell its id" };
+        format!(
+            "the target topic {} is not known to be the one that this replay began to send to ({why}): stop it, and propose what is left anew",
+            target.name
+        )
+    })
+}
+
 /// The plan as it would be made now. A target that may not be sent to any more is none.
 fn plan_now(batch: &Batch, terms: &ReplayTerms, target: Option<&Target>) -> Plan {
     let plan = &batch.plan;

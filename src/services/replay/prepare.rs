@@ -135,8 +135,7 @@ impl Replays {
         if items > 0 {
             replays::add_progress(&mut tx, batch.id, &Progress { not_sent: items, ..Progress::default() }).await?;
         }
-        let through = items < RELEASED;
-        let step = if through { Step::Released } else { Step::Releasing };
+        let step = if released.more { Step::Releasing } else { Step::Released };
         // What it was freezing when it ended is of no use any more.
         replays::reach(&mut tx, batch.id, &Reached { step, step_after: 0, freeze_after: None, tally: &now.tally }).await?;
         tx.commit().await?;

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use super::freeze::WAITING;
-use super::plan::ORIGIN;
+use super::plan::{ORIGIN, another_life};
 use super::rights::subject;
 use super::warn::missing;
 use super::{Entry, ReplayError, Replays};
@@ -301,7 +301,12 @@ impl Replays {
         }
         match self.target(&batch.cluster, &plan.target).await? {
             None => return Err(ReplayError::Conflict(format!("the target topic {} does not exist any more", plan.target))),
-            Some(target) => (plan.target_id, plan.target_partitions) = (target.id, target.partitions),
+            Some(target) => {
+                if let Some(why) = another_life(&batch, &target) {
+                    return Err(ReplayError::Conflict(why));
+                }
+                (plan.target_id, plan.target_partitions) = (target.id, target.partitions);
+            }
         }
         // Without a digest the settings of the checks could not be read: that is tried again, too.
         if plan != batch.plan || batch.agreement.is_none() {

@@ -7,6 +7,7 @@ use std::time::Duration;
 use sha2::{Digest as _, Sha256};
 
 use super::freeze::same_place;
+use super::plan::another_life;
 use super::propose::Prepared;
 use super::rights::{itself, subject};
 use super::{Cluster, Entry, ReplayError, Replays};
@@ -109,10 +110,13 @@ impl Replays {
         event
     }
 
-    /// The batch with its target as that is now: until it is approved, the plan follows.
+    /// The batch with its target as that is now: until it is approved, the plan follows, but to no other topic once it has begun.
     async fn with_target_of_now(&self, batch: Batch) -> (Batch, Target) {
         match self.target(&batch.cluster, &batch.plan.target).await {
             Ok(Some(target)) => {
+                if let Some(why) = another_life(&batch, &target) {
+                    return (batch, Target::Gone(why));
+                }
                 let plan = Plan { target_id: target.id, target_partitions: target.partitions, ..batch.plan.clone() };
                 (Batch { plan, ..batch }, Target::Known)
             }

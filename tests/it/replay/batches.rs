@@ -589,6 +589,37 @@ on_both_stores! {
         desk.replays.approve_emergency(&ana(), batch.id, batch.digest.as_deref().unwrap(), &[], None).await.unwrap();
     }
 
+    async fn what_two_give_back_at_once_is_given_back_to_the_last(store: Store) {
+        let desk = Desk::with_ledger(store).await;
+        desk.take_in((0..2_300).map(Letter::of)).await;
+        let batch = desk.proposed(desk.everything()).await;
+        let ids = desk.ids().await;
+        // Somebody has the first message until both have looked for what there is to give back.
+        let mut tx = desk.store.begin().await.unwrap();
+        lazaret::store::transitions::lock(&mut tx, &ids[..1]).await.unwrap();
+        let stopping = tokio::spawn({
+            let (replays, id) = (desk.replays.clone(), batch.id);
+            async move { replays.stop(&ben(), id, None).await.map(drop) }
+        });
+        let giving_back = tokio::spawn({
+            let (replays, id) = (desk.replays.clone(), batch.id);
+            async move {
+                while replays.store.batch(id).await.unwrap().unwrap().step != Step::Releasing {
+                    tokio::time::sleep(Duration::from_millis(10)).await;
+                }
+                replays.prepare("main").await.map(drop)
+            }
+        });
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        tx.commit().await.unwrap();
+        stopping.await.unwrap().unwrap();
+        giving_back.await.unwrap().unwrap();
+        desk.prepare().await;
+        assert_eq!(desk.states().await, [(MessageState::Quarantined, 2_300)].into());
+        let batch = desk.batch(batch.id).await;
+        assert_eq!((batch.step, batch.progress.not_sent), (Step::Released, 2_300));
+    }
+
     async fn a_reopened_batch_is_preflighted_anew_and_its_approvals_are_gone(store: Store) {
         let desk = Desk::with_ledger(store).await;
         desk.take_in((0..20).map(Letter::of)).await;
