@@ -563,13 +563,13 @@ pub struct Preflighted<'a> {
     pub note: Option<&'a str>,
 }
 
-/// Stores forecast, warnings and digest: the preflight is through.
+/// Stores forecast, warnings and digest: the preflight is through. The pace of the plan is the one that is agreed to, also where it was lowered meanwhile.
 ///
 /// # Errors
 /// The database could not be asked.
 pub async fn set_preflight(tx: &mut Tx, batch_id: i64, through: &Preflighted<'_>) -> Result<(), StoreError> {
     const SQL: &str = "UPDATE batches SET step = $2, step_after = 0, forecast = $3, warnings = $4, quorum = $5, digest = $6, agreement = $7, note = $8, \
-         version = version + 1 WHERE id = $1";
+         agreed_per_second = NULL, version = version + 1 WHERE id = $1";
     let (forecast, warnings) = (to_json(through.forecast), to_json(&through.warnings));
     let (digest, agreement) = (through.agreement.map(Agreement::digest), through.agreement.map(to_json));
     in_tx!(tx, |connection| {
@@ -1135,6 +1135,16 @@ impl Store {
             " i JOIN messages m ON m.id = i.message_id ORDER BY i.message_id"
         );
         read!(self, |pool| { sqlx::query_as::<Db, (i64, Vec<u8>)>(SQL).bind(batch_id).bind(after).bind(limit).fetch_all(pool).await? })
+    }
+
+    /// Whether a pending item of a batch came from another topic than this, or from one that nobody knows. Looks through them until it finds one.
+    ///
+    /// # Errors
+    /// The database could not be asked.
+    pub async fn has_stranger(&self, batch_id: i64, topic: &str) -> Result<bool, StoreError> {
+        const SQL: &str = "SELECT EXISTS (SELECT 1 FROM replay_items i JOIN messages m ON m.id = i.message_id
+             WHERE i.batch_id = $1 AND i.state = 'pending' AND (m.origin_topic IS NULL OR m.origin_topic <> $2))";
+        read!(self, |pool| { sqlx::query_scalar::<Db, bool>(SQL).bind(batch_id).bind(text(topic)).fetch_one(pool).await? })
     }
 
     /// The failure groups that a batch's pending items are of; at most `limit`.

@@ -280,8 +280,11 @@ impl Executor {
 
     // ------------------------------------------------------------------------------------------------------- state of the batch
 
-    /// Starts an approved batch, if everything still is as it was approved.
+    /// Starts an approved batch, if everything still is as it was approved. One whose approval is over is ended by what prepares ([`Replays::prepare`]).
     async fn start(&self, run: &mut Run, batch: &Batch) -> Result<(), Hindrance> {
+        if self.replays.approval_is_over(batch) {
+            return Ok(());
+        }
         self.target(batch, true).await?;
         let recomputed = self.replays.recompute_digest(batch).await.map_err(|error| match error {
             ReplayError::Store(error) => Hindrance::Store(error),

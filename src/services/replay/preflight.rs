@@ -147,7 +147,7 @@ struct Looked {
 impl Looked {
     fn at(batch: &Batch, entry: Entry<'_>, messages: &[ToCheck], checked: Vec<Checked>) -> Looked {
         let mut looked = Looked::default();
-        let standing = entry.terms.consumer_is_idempotent.is_some();
+        let standing = entry.waives(batch);
         let waivers = &batch.plan.waivers;
         let mut by_id: HashMap<i64, Checked> = checked.into_iter().map(|checked| (checked.message_id, checked)).collect();
         for message in messages {

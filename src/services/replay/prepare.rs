@@ -94,6 +94,11 @@ impl Replays {
         Ok(())
     }
 
+    /// Whether an approval was not used in time. What it allowed does not begin any more, also where nobody has come to end the batch yet.
+    pub(super) fn approval_is_over(&self, batch: &Batch) -> bool {
+        self.clock.now_ms() >= batch.state_since_ms.saturating_add(ms(self.approval.approval_ttl_s))
+    }
+
     async fn expire_one(&self, batch: &Batch, why: &str, ttl_s: u64) -> Result<(), ReplayError> {
         let mut tx = self.store.begin().await?;
         let now = self.lock(&mut tx, batch.id).await?;

@@ -329,9 +329,8 @@ impl Executor {
         target: &Target,
         chunk: Chunk,
     ) -> Result<Option<Intended>, Hindrance> {
-        let terms = entry.terms;
         let decision = |checked: &Option<Checked>| match checked {
-            Some(checked) => checked.decision(&batch.plan.waivers, terms.consumer_is_idempotent.is_some()),
+            Some(checked) => checked.decision(&batch.plan.waivers, entry.waives(batch)),
             None => Decision::Held,
         };
         let decisions: Vec<Decision> = chunk.checked.iter().map(decision).collect();
@@ -812,5 +811,6 @@ fn without_bytes(checked: &Checked) -> Checked {
         asked: checked.asked.clone(),
         answered: checked.answered.clone(),
         others: checked.others.clone(),
+        beyond_waivers: checked.beyond_waivers,
     }
 }

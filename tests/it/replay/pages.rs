@@ -169,6 +169,21 @@ on_both_stores! {
         }
     }
 
+    /// A record key that repeats a masked field has no hash, and is shown nowhere.
+    async fn a_list_of_items_shows_no_masked_key(store: Store) {
+        let house = House::new(store).await;
+        let value = r#"{"card":{"number":"4111111111111111"},"email":"ana@example.com"}"#;
+        let card = lazaret::domain::record::Record { key: Some(b"4111111111111111".to_vec()), ..record("cards.DLQ", 0, house.clock.now_ms() - HOUR_MS, value, "no") };
+        let plain = lazaret::domain::record::Record { key: Some(b"plain-key".to_vec()), ..record("cards.DLQ", 1, house.clock.now_ms() - HOUR_MS, value, "no") };
+        house.take_in("cards.DLQ", vec![card, plain]).await;
+        let seeded = Seeded::frozen(&house, "cards.DLQ", 0, "ana", |_| ()).await;
+        seeded.preflighted(&[], &[], 1).await;
+        let answer = house.get(&format!("/replays/{}?items=all", seeded.id)).await;
+        let text = answer.text();
+        assert!(text.contains("plain-key") && text.contains("•••"), "{text}");
+        assert!(!text.contains("4111"), "{text}");
+    }
+
     async fn the_review_shows_what_is_agreed_to_and_offers_a_decision_only_to_another(store: Store) {
         let house = House::new(store).await;
         let seeded = Seeded::frozen(&house, TOPIC, 200, "Ana", |_| ()).await;

@@ -152,6 +152,8 @@ struct Acts {
 struct Submit {
     /// What speaks against doing it now, as a question; None: nothing does.
     asks_why_now: Option<String>,
+    /// Who proposed it, where that is not the reader: what is agreed to is theirs to change.
+    of_another: Option<String>,
     why_now: String,
     waivers: Vec<WaiverChoice>,
     waiver_reason: String,
@@ -650,6 +652,7 @@ fn acts(batch: &Batch, principal: &Principal, owner: Option<&str>, typed: &Query
     }
     let approver = principal.role >= Role::Approver;
     let state = batch.state;
+    let is_own = look_of_name(&principal.name) == batch.proposer_folded;
     let runs = matches!(state, BatchState::Executing | BatchState::Paused);
     let (stop, what) = match state {
         BatchState::Draft => ("Drop this draft", "Its messages go back to where they were."),
@@ -659,7 +662,8 @@ fn acts(batch: &Batch, principal: &Principal, owner: Option<&str>, typed: &Query
     Ok(Acts {
         cannot: None,
         submit: (state == BatchState::Draft && batch.step == Step::Ready).then(|| Submit {
-            asks_why_now: words::why_now(&batch.warnings),
+            asks_why_now: words::why_now(&batch.warnings).filter(|_| is_own),
+            of_another: (!is_own).then(|| text::short_line(&batch.proposer, 64)),
             why_now: String::new(),
             waivers: Vec::new(),
             waiver_reason: String::new(),
@@ -670,6 +674,7 @@ fn acts(batch: &Batch, principal: &Principal, owner: Option<&str>, typed: &Query
         unproven: if state == BatchState::Paused && approver && !batch.unproven_allowed { Some(said("unproven")?) } else { None },
         slow: if runs { Some((format::exact(batch.plan.max_per_second.into()), said("max_per_second")?)) } else { None },
         reopen: match state {
+            _ if batch.emergency && batch.started_at_ms.is_some() => None,
             BatchState::Halted => Some("Reopen as a draft"),
             BatchState::AwaitingApproval => Some("Back to a draft"),
             _ => None,
@@ -681,7 +686,7 @@ fn acts(batch: &Batch, principal: &Principal, owner: Option<&str>, typed: &Query
 impl Submit {
     /// What the checks held can be waived; what was typed stays.
     fn offer(&mut self, verdicts: &[VerdictCount], typed: &Query) {
-        for waivable in WAIVABLE {
+        for waivable in WAIVABLE.iter().filter(|_| self.of_another.is_none()) {
             let held =
                 verdicts.iter().filter(|count| waivable.holds(&count.schema, &count.idempotency)).map(|count| count.count).sum::<i64>();
             let chosen = typed.bytes(waivable.field).is_some();

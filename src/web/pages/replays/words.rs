@@ -486,7 +486,8 @@ pub fn plan(batch: &Batch, terms: Option<&ReplayTerms>) -> Vec<PlanLine> {
         ),
     ];
     if let Some(forecast) = &batch.forecast {
-        lines.push(line("Takes about", duration(plan, forecast, terms), None));
+        let (long, why) = duration(plan, forecast, terms);
+        lines.push(line("Takes about", long, Some(why)));
     }
     lines.push(transform);
     for waiver in &plan.waivers {
@@ -517,23 +518,39 @@ fn steps(plan: &Plan) -> String {
     }
 }
 
-/// How long it may take: sending at the pace, and the waits for proof between the steps.
-fn duration(plan: &Plan, forecast: &Forecast, terms: Option<&ReplayTerms>) -> String {
+/// How long it may take, and what that rests on: sending at the pace, and the waits for proof between the steps. How long a ledger takes to say applied is
+/// its consumer's affair, so such waits are counted and not measured.
+fn duration(plan: &Plan, forecast: &Forecast, terms: Option<&ReplayTerms>) -> (String, String) {
     let to_send = forecast.would_send();
     let sending = count(to_send.div_ceil(plan.max_per_second.max(1).into())).saturating_mul(1_000);
-    let waits = waits(u64::from(plan.canary), to_send);
-    let Some(proof_s) = terms.map(|terms| terms.verify_after_s).filter(|_| waits > 0) else {
-        return format!("{} of sending", format::age(sending));
+    let (waits, pace) =
+        (waits(u64::from(plan.canary), to_send), "Slower while its checks, its consumers or other replays to this topic are");
+    let Some(terms) = terms.filter(|_| waits > 0) else {
+        return (format!("{} of sending", format::age(sending)), format!("{pace}."));
     };
-    let proof = count(proof_s).saturating_mul(1_000);
-    let whole = sending.saturating_add(proof.saturating_mul(waits));
-    let times = if waits == 1 { "once".to_owned() } else { format!("{waits} times") };
-    format!(
-        "{}: {} of sending, and {times} about {} of waiting for proof before the next step",
-        format::age(whole),
-        format::age(sending),
-        format::age(proof)
-    )
+    let age_s = |seconds: u64| format::age(count(seconds).saturating_mul(1_000));
+    let by_offset = plan.group.is_some() && terms.returns_traceable;
+    let times = format::counted(waits, "wait", "waits");
+    match (terms.idempotency.is_some(), by_offset) {
+        (true, _) => {
+            let rest = match by_offset {
+                true => format!("; what it does not name waits for its consumer group and {} more", age_s(terms.verify_after_s)),
+                false => String::new(),
+            };
+            let said = format!("A wait ends within seconds of the ledger saying applied of every message of the step{rest}. {pace}.");
+            (format!("{} of sending, and {times} for proof", format::age(sending)), said)
+        }
+        (false, true) => {
+            let proof = count(terms.verify_after_s).saturating_mul(1_000);
+            let whole = sending.saturating_add(proof.saturating_mul(waits));
+            let said = format!("{} of sending, and {times} of about {} for proof. {pace}.", format::age(sending), format::age(proof));
+            (format::age(whole), said)
+        }
+        (false, false) => {
+            let said = format!("Nothing can prove its canary: after {} of waiting it pauses for that.", age_s(terms.canary_timeout_s));
+            (format!("{} of sending, and until an approver lets it go on unproven", format::age(sending)), said)
+        }
+    }
 }
 
 /// How often a batch waits for a step's proof before it goes on.
@@ -630,6 +647,38 @@ mod tests {
         for (canary, to_send, expected) in [(0, 200, 0), (10, 10, 0), (10, 11, 1), (10, 110, 1), (10, 111, 2), (10, 1_111, 3), (1, 0, 0)] {
             assert_eq!(waits(canary, to_send), expected, "{to_send} with a canary of {canary}");
         }
+    }
+
+    #[test]
+    fn how_long_it_takes_is_what_can_be_known() {
+        let mut plan = Plan {
+            target: "payments".into(),
+            target_id: None,
+            target_partitions: 1,
+            group: Some("wallet".into()),
+            transform: None,
+            max_per_second: 50,
+            canary: 10,
+            stop_on_returned_pct: 5,
+            waivers: Vec::new(),
+        };
+        let forecast = Forecast { send: 185, ..Forecast::default() };
+        let key = crate::domain::template::KeyTemplate::parse("{key}").expect("a template");
+        let ledger = crate::domain::terms::Idempotency { ledger: "wallet".into(), key };
+        let with_ledger = ReplayTerms { idempotency: Some(ledger), ..ReplayTerms::default() };
+        let without = ReplayTerms::default();
+        let (long, why) = duration(&plan, &forecast, Some(&with_ledger));
+        assert_eq!(long, "4s of sending, and 2 waits for proof");
+        assert!(why.contains("within seconds of the ledger saying applied") && why.contains("its consumer group and 5m more"), "{why}");
+        let (long, why) = duration(&plan, &forecast, Some(&without));
+        assert_eq!(long, "10m 4s");
+        assert!(why.starts_with("4s of sending, and 2 waits of about 5m for proof."), "{why}");
+        plan.group = None;
+        let (long, why) = duration(&plan, &forecast, Some(&without));
+        assert!(long.contains("until an approver lets it go on") && why.contains("after 10m"), "{long}: {why}");
+        assert!(!duration(&plan, &forecast, Some(&with_ledger)).1.contains("consumer group"));
+        plan.canary = 0;
+        assert_eq!(duration(&plan, &forecast, Some(&with_ledger)).0, "4s of sending");
     }
 
     #[test]

@@ -12,6 +12,10 @@ use lazaret::services::replay::propose::Submission;
 use lazaret::store::outcomes::settle;
 use lazaret::store::replay_items::{ItemMove, move_items};
 use lazaret::store::transitions::{Cause, Change, move_messages};
+use lazaret::services::replay::executor::Executor;
+use lazaret::store::leases::{HeldLease, LeaseKeeper, LeaseState, LeaseWatch};
+use lazaret::store::transitions::set_outcomes;
+use tokio_util::sync::CancellationToken;
 
 /// Says of everything that was sent and waits for its outcome that it was confirmed, or came back, as verification would.
 async fn verify(rig: &Rig, id: i64, ids: &[i64], outcome: Outcome) -> u64 {
@@ -57,6 +61,25 @@ async fn intended(rig: &Rig, id: i64, message_id: i64) {
 }
 
 on_both_bases! {
+    /// After a night in which nobody executed: whoever prepares may come to end the batch only after whoever executes looked at it.
+    async fn an_approval_that_is_over_starts_nothing(base: Base) {
+        let mut rig = Rig::new(base, 1, "canary = 0").await;
+        rig.payments(3, 3).await;
+        let id = rig.approved(rig.proposal()).await;
+        rig.replays.approval.approval_ttl_s = 0;
+        let mut keeper = LeaseKeeper::new("replay/main", "alone", Duration::from_secs(600), Duration::from_secs(200));
+        let LeaseState::Held { epoch } = keeper.tick(&rig.store, &rig.clock).await.unwrap() else { panic!("nobody else is there") };
+        let watch = LeaseWatch::new(rig.clock.clone());
+        watch.set(keeper.until());
+        let lease = HeldLease { name: "replay/main".to_owned(), epoch };
+        let executor = Executor::new(rig.replays.clone(), rig.cluster.clone(), lease, watch, timing()).unwrap();
+        let ran = tokio::time::timeout(Duration::from_secs(1), executor.run(&CancellationToken::new())).await;
+        assert!(ran.is_err(), "it looked twenty times");
+        assert_eq!(rig.batch(id).await.state, BatchState::Approved);
+        assert_eq!(rig.replays.prepare("main").await.unwrap(), Prepared::More);
+        assert_eq!((rig.batch(id).await.state, rig.arrived()), (BatchState::Expired, Vec::new()));
+    }
+
     /// Case R10.
     async fn a_stop_holds_at_once_and_the_rest_goes_back(base: Base) {
         let rig = Rig::new(base, 3, "canary = 0\nmax_per_second = 50").await;
