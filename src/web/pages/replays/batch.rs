@@ -9,7 +9,8 @@ use axum::response::{IntoResponse, Redirect, Response};
 
 use super::super::{Acting, Look, Shell, SignedIn, StatusLine, When, dlq_path};
 use super::items::{ItemTable, ListKind, Tab, tabs};
-use super::words::{self, ForecastView, PlanLine, WAIVABLE, WarningLine};
+use super::warnings::{self, WarningLine};
+use super::words::{self, ForecastView, PlanLine, Told, WAIVABLE};
 use super::{Refused, answer, cannot, decider, find, refused, title};
 use crate::api::Failure;
 use crate::api::query::Query;
@@ -40,6 +41,9 @@ pub struct BatchPage {
     /// A form that could not be done, and why.
     fault: Option<String>,
     now: Now,
+    /// Time alone changes what it says: it is looked at again without a hint.
+    ticks: bool,
+    told: Told,
     forecast: Option<ForecastView>,
     warnings: Vec<WarningLine>,
     plan: Vec<PlanLine>,
@@ -338,8 +342,10 @@ impl View<'_> {
             url: format!("{path}{}", query.link("", None)),
             fault: refused.map(|refused| refused.said),
             now: self.now(&batch, terms, owner.as_deref(), &approvals, now_ms).await?,
-            forecast: batch.forecast.as_ref().map(|forecast| ForecastView::of(forecast, &path)),
-            warnings: batch.warnings.iter().enumerate().map(|(place, warning)| WarningLine::of(place, warning)).collect(),
+            ticks: batch.state == BatchState::Executing,
+            told: Told::of(batch.state),
+            forecast: batch.forecast.as_ref().map(|forecast| ForecastView::of(forecast, &path, Told::of(batch.state))),
+            warnings: warnings::lines(&batch),
             plan: words::plan(&batch, terms),
             fingerprint: batch.digest.as_deref().map(grouped),
             emergency: self.emergency(&batch, owner.as_deref(), &approvals, typed, now_ms).await?,
@@ -376,7 +382,7 @@ impl View<'_> {
         let may = !took_part && cannot(self.principal, Role::Approver, owner, "Reviewing").is_none();
         let at = approved_at_ms.saturating_add(REVIEW_MS);
         let by = format!("{} ({})", format::utc(at), format::ago(at, now_ms));
-        let comment = if may { Some(text::short_line(typed.text("comment")?.unwrap_or_default(), 1_000)) } else { None };
+        let comment = if may { Some(text::line(typed.text("comment")?.unwrap_or_default())) } else { None };
         Ok(Some(EmergencyView::Wanted { by, comment }))
     }
 
@@ -423,7 +429,8 @@ impl View<'_> {
         sums.extend(self.expires(batch, now_ms));
         Ok(Now {
             lede,
-            note: note(batch),
+            // That a step waits for its proof is the answer itself then.
+            note: note(batch).filter(|_| !(proof && batch.state == BatchState::Executing)),
             bar: bar(batch, proof, now_ms),
             figures: if began { figures(batch) } else { Vec::new() },
             sums,
@@ -501,11 +508,14 @@ fn draft_lede(batch: &Batch) -> String {
 
 /// Who can decide, in words of roles.
 pub(super) fn awaits(batch: &Batch, owner: Option<&str>, given: usize) -> String {
-    let whose = owner.map_or_else(String::new, |owner| format!(" for {}", text::short_line(owner, 60)));
+    let whose = owner.map_or_else(String::new, |owner| format!(" for the DLQs of {}", text::short_line(owner, 60)));
     let proposer = text::short_line(&batch.proposer, 64);
-    match (batch.quorum, given) {
-        (0 | 1, _) => format!("Needs an approver{whose} other than {proposer}."),
-        (quorum, given) => format!("Needs {quorum} approvers{whose}, none of them {proposer}; {given} of {quorum} have approved."),
+    match (batch.emergency, batch.quorum) {
+        (true, _) => format!("Needs an approver{whose}, with the password once more. Of an emergency replay that may be {proposer}, who proposed it."),
+        (false, 0 | 1) => format!("Needs an approver{whose}: anybody but {proposer}, who proposed it."),
+        (false, quorum) => {
+            format!("Needs {quorum} approvers{whose}: anybody but {proposer}, who proposed it. {given} of {quorum} have approved.")
+        }
     }
 }
 
@@ -640,7 +650,7 @@ impl LogView {
 
 /// What the reader can do in this state.
 fn acts(batch: &Batch, principal: &Principal, owner: Option<&str>, typed: &Query) -> Result<Acts, Failure> {
-    let said = |name: &str| -> Result<String, Failure> { Ok(text::short_line(typed.text(name)?.unwrap_or_default(), 2_000)) };
+    let said = |name: &str| -> Result<String, Failure> { Ok(text::line(typed.text(name)?.unwrap_or_default())) };
     let review = batch.state == BatchState::AwaitingApproval;
     if !batch.state.is_live() {
         return Ok(Acts::default());
@@ -659,7 +669,7 @@ fn acts(batch: &Batch, principal: &Principal, owner: Option<&str>, typed: &Query
     Ok(Acts {
         cannot: None,
         submit: (state == BatchState::Draft && batch.step == Step::Ready).then(|| Submit {
-            asks_why_now: words::why_now(&batch.warnings),
+            asks_why_now: warnings::why_now(&batch.warnings),
             why_now: String::new(),
             waivers: Vec::new(),
             waiver_reason: String::new(),
@@ -690,7 +700,7 @@ impl Submit {
                 self.waivers.push(WaiverChoice { field: waivable.field, label, chosen });
             }
         }
-        let shown = |name: &str| text::short_line(typed.text(name).ok().flatten().unwrap_or_default(), 2_000);
+        let shown = |name: &str| text::line(typed.text(name).ok().flatten().unwrap_or_default());
         self.why_now = shown("why_now");
         self.waiver_reason = shown("waiver_reason");
     }
