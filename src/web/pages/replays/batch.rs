@@ -26,6 +26,8 @@ use crate::web::view::{format, text};
 
 /// Lines of the log that are shown.
 const LOG: i64 = 50;
+/// Of these, so many are not folded away.
+const NEWEST_LOG: usize = 6;
 /// New arrivals are counted up to here.
 const ARRIVED: i64 = 1_000;
 /// Verdicts of so many messages are counted.
@@ -53,7 +55,10 @@ pub struct BatchPage {
     emergency: Option<EmergencyView>,
     tabs: Vec<Tab>,
     items: Option<ItemTable>,
+    /// The newest lines.
     log: Vec<LogView>,
+    /// Those before them, folded away.
+    older_log: Vec<LogView>,
     acts: Acts,
 }
 
@@ -337,6 +342,8 @@ impl View<'_> {
         if let Some(submit) = &mut acts.submit {
             submit.offer(&state.store.verdict_counts(batch.id, LOOKED_AT).await?, typed);
         }
+        let mut log: Vec<LogView> = state.store.batch_log(batch.id, LOG).await?.iter().map(|line| LogView::of(line, now_ms)).collect();
+        let older_log = log.split_off(log.len().min(NEWEST_LOG));
         Ok(BatchPage {
             shell: Shell::new(state, Some(self.principal), self.look, "replays"),
             url: format!("{path}{}", query.link("", None)),
@@ -355,7 +362,8 @@ impl View<'_> {
                 Some(kind) => Some(ItemTable::read(state, &batch, kind, after).await?),
                 None => None,
             },
-            log: state.store.batch_log(batch.id, LOG).await?.iter().map(|line| LogView::of(line, now_ms)).collect(),
+            log,
+            older_log,
             acts,
             head: Head::of(&batch, now_ms),
         })
@@ -406,9 +414,7 @@ impl View<'_> {
             BatchState::AwaitingApproval => awaits(batch, owner, approvals.len()),
             BatchState::Approved => "Approved. It starts within seconds.".to_owned(),
             BatchState::Executing if proof => canary(batch, terms, now_ms),
-            BatchState::Executing => {
-                format!("{} of {} have ended.", format::exact(batch.progress.done()), words::messages(batch.progress.items))
-            }
+            BatchState::Executing => sends(batch),
             BatchState::Paused => "Paused: nothing is sent until somebody goes on with it.".to_owned(),
             BatchState::Halted => "Halted: nothing more is sent. Going on needs a new approval.".to_owned(),
             BatchState::Executed => {
@@ -516,6 +522,22 @@ pub(super) fn awaits(batch: &Batch, owner: Option<&str>, given: usize) -> String
         (false, quorum) => {
             format!("Needs {quorum} approvers{whose}: anybody but {proposer}, who proposed it. {given} of {quorum} have approved.")
         }
+    }
+}
+
+/// Whether it works, and how far it is from stopping by itself.
+fn sends(batch: &Batch) -> String {
+    let (sent, returned) = (batch.progress.sent, batch.progress.returned);
+    match (sent, returned) {
+        (0, _) => "Sending: nothing has gone out yet.".to_owned(),
+        (sent, 0) => format!("Sending: of {} sent none has come back.", format::exact(sent)),
+        (sent, returned) => format!(
+            "Sending: {} of {} sent came back ({}; above {}% it halts).",
+            format::exact(returned),
+            format::exact(sent),
+            format::percent(returned, sent),
+            batch.plan.stop_on_returned_pct
+        ),
     }
 }
 

@@ -24,7 +24,7 @@ use crate::api::query::Query;
 use crate::domain::access::{Role, look_of_name};
 use crate::domain::replay::{BatchState, Step};
 use crate::store::replay_pages::VerdictCount;
-use crate::store::replays::Batch;
+use crate::store::replays::{Approval, Batch};
 use crate::web::AppState;
 use crate::web::view::diff::DiffLine;
 use crate::web::view::{format, text};
@@ -232,7 +232,7 @@ impl View<'_> {
             samples_said: picked_words(samples.as_ref().map_or(0, Vec::len), batch.progress.items),
             samples,
             more_samples: (batch.progress.items > SAMPLES as i64).then(|| format!("{path}/review?samples={}#samples", round % ROUNDS + 1)),
-            decision: self.decision(&batch, owner.as_deref(), given.len(), form)?,
+            decision: self.decision(&batch, owner.as_deref(), &given, form)?,
             head: Head::of(&batch, now_ms),
         })
     }
@@ -248,7 +248,7 @@ impl View<'_> {
         Ok(found.values().rev().take(EARLIER as usize).map(|earlier| EarlierLine::of(earlier, now_ms)).collect())
     }
 
-    fn decision(&self, batch: &Batch, owner: Option<&str>, given: usize, form: &Query) -> Result<Decision, Failure> {
+    fn decision(&self, batch: &Batch, owner: Option<&str>, given: &[Approval], form: &Query) -> Result<Decision, Failure> {
         let Some(digest) = batch.digest.clone().filter(|_| batch.state == BatchState::AwaitingApproval) else {
             return Ok(Decision::None("There is nothing to decide here now.".to_owned()));
         };
@@ -258,6 +258,11 @@ impl View<'_> {
         if look_of_name(&self.principal.name) == batch.proposer_folded && !batch.emergency {
             return Ok(Decision::None("You proposed it, so somebody else decides.".to_owned()));
         }
+        let left = i64::from(batch.quorum) - i64::try_from(given.len()).unwrap_or(i64::MAX);
+        if given.iter().any(|approval| approval.name_folded == look_of_name(&self.principal.name)) {
+            let more = format::counted(left, "approval", "approvals");
+            return Ok(Decision::None(format!("You have approved it. It needs {more} more, by somebody else.")));
+        }
         // What was approved is what was shown: a form that comes back keeps its own fingerprint only while that holds.
         let ticks = (0..batch.warnings.len()).map(warnings::tick).filter(|field| form.bytes(field).is_some()).collect();
         Ok(Decision::Form(DecisionForm {
@@ -266,7 +271,7 @@ impl View<'_> {
             comment: text::block(&form.text("comment")?.unwrap_or_default().replace("\r\n", "\n")),
             ticked: ticks,
             who: format!("You decide as {}, {}.", text::short_line(&self.principal.name, 64), self.principal.role.as_str()),
-            follows: match i64::from(batch.quorum) - i64::try_from(given).unwrap_or(i64::MAX) {
+            follows: match left {
                 ..=1 => "It starts within seconds of your approval.".to_owned(),
                 left => format!("After yours it needs {} more.", format::counted(left - 1, "approval", "approvals")),
             },
@@ -361,9 +366,10 @@ fn looked_at(verdicts: &[VerdictCount], items: i64) -> String {
 /// When the checks ran, and that they run again.
 fn checked(batch: &Batch) -> Option<String> {
     batch.forecast.as_ref()?;
-    Some(format!(
-        "Both checks ran on all {} and run again on each message right before it is sent. More off this forecast than the larger of 5 messages and 2% halts the replay.",
-        words::messages(batch.progress.checked)
+    let all = words::messages(batch.progress.checked);
+    Some(Told::of(batch.state).pick(
+        format!("Both checks ran on all {all} and run again on each message right before it is sent. More off this forecast than the larger of 5 messages and 2% halts the replay."),
+        format!("Both checks ran on all {all} before it was decided on."),
     ))
 }
 
