@@ -168,7 +168,10 @@ async fn marked(state: &AppState, ids: &[i64]) -> Result<Marked, Failure> {
     }
     if ids.len() > MOST_MARKED {
         let most = format::exact(MOST_MARKED as i64);
-        return Ok(Marked::Not(format!("More than {most} messages are marked. A new replay of a whole list takes any number."), Vec::new()));
+        return Ok(Marked::Not(
+            format!("More than {most} messages are marked. A new replay of a whole list takes any number."),
+            Vec::new(),
+        ));
     }
     let mut of_dlqs: BTreeMap<(String, String), Vec<i64>> = BTreeMap::new();
     for id in ids {

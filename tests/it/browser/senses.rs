@@ -202,8 +202,14 @@ async fn nothing_moves_for_who_asked_for_that() {
     let seeded = replays(&stage).await;
     let freezing = Seeded::frozen(&stage.house, "eight.DLQ", 20, "otto", |_| ()).await;
     stage.spoil("UPDATE batches SET step = 'freezing' WHERE id = (SELECT MAX(id) FROM batches)").await;
-    let mut paths =
-        vec!["/".to_owned(), format!("/dlqs/main/{WALLET}"), "/messages".into(), "/messages/1".into(), "/groups/1".into(), "/settings".into()];
+    let mut paths = vec![
+        "/".to_owned(),
+        format!("/dlqs/main/{WALLET}"),
+        "/messages".into(),
+        "/messages/1".into(),
+        "/groups/1".into(),
+        "/settings".into(),
+    ];
     paths.extend(["/replays".into(), "/reviews".into(), format!("/replays/new?cluster=main&topic={WALLET}")]);
     paths.extend(seeded.iter().chain([&freezing]).map(|replay| format!("/replays/{}", replay.id)));
     paths.push(format!("/replays/{}/review", seeded[1].id));

@@ -364,7 +364,8 @@ async fn error(seen: &mut Seen, browser: &Browser) -> Stages {
     for place in places {
         seen.visit(browser, &stage, "error", &place).await;
     }
-    let refused = Way::Post(&[("action", "archive"), ("id", "3"), ("id", "4"), ("which", "marked"), ("filter", "class=transient"), ("reason", " ")]);
+    let refused =
+        Way::Post(&[("action", "archive"), ("id", "3"), ("id", "4"), ("which", "marked"), ("filter", "class=transient"), ("reason", " ")]);
     seen.visit(browser, &stage, "error", &Place { name: "review-refused", path: "/reviews".into(), way: refused, status: 422 }).await;
     stage.admit(browser, "vera").await;
     let forbidden = Place { name: "403", path: "/groups/1/status".into(), way: Way::Post(&[("status", "known")]), status: 403 };

@@ -517,7 +517,9 @@ pub(super) fn awaits(batch: &Batch, owner: Option<&str>, given: usize) -> String
     let whose = owner.map_or_else(String::new, |owner| format!(" for the DLQs of {}", text::short_line(owner, 60)));
     let proposer = text::short_line(&batch.proposer, 64);
     match (batch.emergency, batch.quorum) {
-        (true, _) => format!("Needs an approver{whose}, with the password once more. Of an emergency replay that may be {proposer}, who proposed it."),
+        (true, _) => format!(
+            "Needs an approver{whose}, with the password once more. Of an emergency replay that may be {proposer}, who proposed it."
+        ),
         (false, 0 | 1) => format!("Needs an approver{whose}: anybody but {proposer}, who proposed it."),
         (false, quorum) => {
             format!("Needs {quorum} approvers{whose}: anybody but {proposer}, who proposed it. {given} of {quorum} have approved.")

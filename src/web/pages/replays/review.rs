@@ -328,7 +328,12 @@ fn picked_words(shown: usize, items: i64) -> String {
     let picked = items.min(SAMPLES as i64);
     let gone = match picked - shown {
         ..=0 => String::new(),
-        gone => format!(" {} of the {} picked {} not stored any more.", format::exact(gone), format::exact(picked), if gone == 1 { "is" } else { "are" }),
+        gone => format!(
+            " {} of the {} picked {} not stored any more.",
+            format::exact(gone),
+            format::exact(picked),
+            if gone == 1 { "is" } else { "are" }
+        ),
     };
     match shown == items {
         true => format!("All {}.", words::messages(items)),

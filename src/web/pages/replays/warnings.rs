@@ -118,14 +118,12 @@ fn told_of(warning: &Warning, told: Told) -> (&'static str, &'static str, String
         }
         Warning::NewerNotLookedFor { why } => {
             let are = told.pick("are", "were");
-            let said =
-                format!("Whether newer records of these keys {are} in the target was not fully looked for: {}", sentence(why));
+            let said = format!("Whether newer records of these keys {are} in the target was not fully looked for: {}", sentence(why));
             ("warning", "Order", said)
         }
         Warning::CannotConfirm { why } => {
             let (can, is) = (told.pick("cannot", "could not"), told.pick("is", "was"));
-            let said =
-                format!("Success {can} be confirmed here: {} What {is} sent stays \"sent, not confirmed\".", sentence(why));
+            let said = format!("Success {can} be confirmed here: {} What {is} sent stays \"sent, not confirmed\".", sentence(why));
             ("warning", "Proof", said)
         }
         Warning::CheckMissing { check: which, .. } => {
@@ -173,7 +171,9 @@ fn told_of(warning: &Warning, told: Told) -> (&'static str, &'static str, String
             let items = messages(count(*items));
             let said = told.pick(
                 format!("The target has another number of partitions than when these were read: {items} go where their key hashes to."),
-                format!("The target had another number of partitions than when these were read: {items} were to go where their key hashes to."),
+                format!(
+                    "The target had another number of partitions than when these were read: {items} were to go where their key hashes to."
+                ),
             );
             ("info", "Partitions", said)
         }
@@ -247,7 +247,16 @@ mod tests {
             if !matches!(warning, Warning::GroupUnknown { .. }) {
                 assert_ne!(now, then, "{warning:?}");
             }
-            for present in ["still fails", "will ", " is sent now", " has no ", " is behind", " are in the target", " is not configured", "names other"] {
+            for present in [
+                "still fails",
+                "will ",
+                " is sent now",
+                " has no ",
+                " is behind",
+                " are in the target",
+                " is not configured",
+                "names other",
+            ] {
                 assert!(!then.contains(present), "{present:?}: {then}");
             }
         }
