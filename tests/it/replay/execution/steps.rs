@@ -8,13 +8,12 @@ use crate::support::producer::{NewRecord, TestProducer};
 use lazaret::domain::lifecycle::{Move, Outcome};
 use lazaret::domain::message::MessageState;
 use lazaret::domain::replay::ItemState;
+use lazaret::services::replay::executor::Executor;
 use lazaret::services::replay::propose::Submission;
+use lazaret::store::leases::{HeldLease, LeaseKeeper, LeaseState, LeaseWatch};
 use lazaret::store::outcomes::settle;
 use lazaret::store::replay_items::{ItemMove, move_items};
 use lazaret::store::transitions::{Cause, Change, move_messages};
-use lazaret::services::replay::executor::Executor;
-use lazaret::store::leases::{HeldLease, LeaseKeeper, LeaseState, LeaseWatch};
-use lazaret::store::transitions::set_outcomes;
 use tokio_util::sync::CancellationToken;
 
 /// Says of everything that was sent and waits for its outcome that it was confirmed, or came back, as verification would.
