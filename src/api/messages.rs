@@ -168,8 +168,9 @@ pub struct VerdictItem {
     pub schema: String,
     pub schema_note: Option<String>,
     pub idempotency: String,
-    pub asked: Option<serde_json::Value>,
-    pub answered: Option<serde_json::Value>,
+    /// The key, exact.
+    pub asked: Option<String>,
+    pub answered: Option<String>,
     /// `[[consumer group, verdict]]` of who else reads the target.
     pub others: Option<serde_json::Value>,
     pub decision: String,
@@ -184,8 +185,8 @@ impl From<Verdict> for VerdictItem {
             schema: verdict.schema,
             schema_note: verdict.schema_note,
             idempotency: verdict.idempotency,
-            asked: verdict.asked.map(json_or_text),
-            answered: verdict.answered.map(json_or_text),
+            asked: verdict.asked,
+            answered: verdict.answered,
             others: verdict.others.map(json_or_text),
             decision: verdict.decision,
         }

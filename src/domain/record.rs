@@ -1,5 +1,7 @@
 //! The dead letter as Kafka gave it: immutable bytes, headers in order, coordinates.
 
+use sha2::{Digest as _, Sha256};
+
 /// One record header. Kafka promises neither unique names nor UTF-8; both halves are kept as bytes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Header {
@@ -100,6 +102,14 @@ pub fn deceives(c: char) -> bool {
 /// Whether a person can read anything in it: a reason of blanks, invisible or replacement characters says nothing.
 pub fn says_something(text: &str) -> bool {
     text.chars().any(|c| c.is_alphanumeric() && !deceives(c))
+}
+
+/// What stands in an index instead of a key of any length: the first 8 bytes of its SHA-256. Whoever looks up compares the whole key too.
+pub fn short_hash(bytes: &[u8]) -> i64 {
+    let digest = Sha256::digest(bytes);
+    let mut first = [0; 8];
+    first.copy_from_slice(&digest[..8]);
+    i64::from_be_bytes(first)
 }
 
 /// The beginning of a text, at most `limit` bytes of it, splitting no character.

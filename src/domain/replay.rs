@@ -391,9 +391,14 @@ pub enum WaiverFault {
     NotWaivable { check: &'static str, verdict: String, known: String },
     #[error("waiving {check} {verdict} needs a reason: whoever goes on without a check says why")]
     NoReason { check: &'static str, verdict: String },
+    #[error("the reason for waiving {check} {verdict} is longer than {MAX_WAIVER_REASON} bytes, or holds a NUL character")]
+    Reason { check: &'static str, verdict: String },
     #[error("{check} {verdict} is waived twice: once is enough")]
     Twice { check: &'static str, verdict: String },
 }
+
+/// The longest reason of a waiver, bytes.
+const MAX_WAIVER_REASON: usize = 2_000;
 
 /// Looks at waivers as they were typed: each must be of a verdict that can be waived, once, with a reason.
 ///
@@ -417,6 +422,9 @@ pub fn check_waivers(waivers: &[Waiver]) -> Result<(), WaiverFault> {
         }
         if !super::record::says_something(&waiver.reason) {
             return Err(WaiverFault::NoReason { check, verdict });
+        }
+        if waiver.reason.len() > MAX_WAIVER_REASON || waiver.reason.contains('\0') {
+            return Err(WaiverFault::Reason { check, verdict });
         }
         if waivers[..at].iter().any(|other| other.check == waiver.check && other.verdict == waiver.verdict) {
             return Err(WaiverFault::Twice { check, verdict });

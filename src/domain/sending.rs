@@ -87,6 +87,8 @@ pub enum Course {
     Checked(Decision),
     /// An earlier item of its key, this message, stands in the way.
     Blocked(i64),
+    /// This message is of the same event, and goes for it.
+    Copy(i64),
 }
 
 impl Course {
@@ -99,7 +101,7 @@ impl Course {
             Course::Checked(Decision::Incompatible) => "incompatible",
             Course::Checked(Decision::Unsafe) => "unsafe",
             Course::Checked(Decision::Held) => "held",
-            Course::Blocked(_) => "blocked",
+            Course::Blocked(_) | Course::Copy(_) => "blocked",
         }
     }
 
@@ -109,15 +111,45 @@ impl Course {
     }
 }
 
-/// What becomes of the items of a chunk, given in the order of their origin with key, place and decision. `in_the_way` grows by those of them that do.
-pub fn courses(items: impl Iterator<Item = (Option<i64>, Place, Decision)>, in_the_way: &mut InTheWay) -> Vec<Course> {
+/// Which message goes for its event. A ledger that is asked before the first of two copies went says "new" of both.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Events(HashMap<i64, i64>);
+
+impl Events {
+    /// Of (event, message); the last of an event counts.
+    pub fn new(going: impl IntoIterator<Item = (i64, i64)>) -> Events {
+        Events(going.into_iter().collect())
+    }
+
+    /// The other message that goes for this event; None: this one does, from now on.
+    fn other(&mut self, event: Option<i64>, message_id: i64) -> Option<i64> {
+        let goes = *self.0.entry(event?).or_insert(message_id);
+        (goes != message_id).then_some(goes)
+    }
+}
+
+/// What a chunk's decisions are joined with, of one item.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Facts {
+    pub key_hash: Option<i64>,
+    pub place: Place,
+    pub event: Option<i64>,
+    pub decision: Decision,
+}
+
+/// What becomes of the items of a chunk, given in the order of their origin. `in_the_way` grows by those of them that do, `events` by those that go.
+pub fn courses(items: impl Iterator<Item = Facts>, in_the_way: &mut InTheWay, events: &mut Events) -> Vec<Course> {
     items
-        .map(|(key, place, decision)| match in_the_way.before(key, place) {
+        .map(|Facts { key_hash: key, place, event, decision }| match in_the_way.before(key, place) {
             Some(blocker) => {
                 in_the_way.add(key, place);
                 Course::Blocked(blocker)
             }
             None => {
+                let goes = matches!(decision, Decision::Send | Decision::SendUnchecked);
+                if let Some(other) = events.other(event.filter(|_| goes), place.1) {
+                    return Course::Copy(other);
+                }
                 if matches!(decision, Decision::Incompatible | Decision::Unsafe | Decision::Held) {
                     in_the_way.add(key, place);
                 }
@@ -241,7 +273,8 @@ mod tests {
             (Some(3), (8, 18), Decision::SendUnchecked),
         ];
         let mut in_the_way = InTheWay::default();
-        let courses = courses(chunk.into_iter(), &mut in_the_way);
+        let facts = |(key_hash, place, decision)| Facts { key_hash, place, event: None, decision };
+        let courses = courses(chunk.into_iter().map(facts), &mut in_the_way, &mut Events::default());
         use Course::{Blocked, Checked};
         let expected = [
             Checked(Decision::Held),
@@ -257,6 +290,25 @@ mod tests {
         assert_eq!(courses, expected);
         assert_eq!(in_the_way.before(Some(1), (99, 99)), Some(10));
         assert_eq!(in_the_way.before(Some(1), (0, 9)), None, "what stands before it is not blocked");
+    }
+
+    #[test]
+    fn one_event_goes_once_whatever_its_ledger_says_of_the_copies() {
+        let item = |id: i64, event, decision| Facts { key_hash: Some(1), place: (id, id), event, decision };
+        // Of event 7 message 9 went before; event 8 has two copies here, and one that was applied asks nobody.
+        let mut events = Events::new([(7, 9)]);
+        let chunk = [
+            item(10, Some(7), Decision::Send),
+            item(11, Some(8), Decision::AlreadyApplied),
+            item(12, Some(8), Decision::Send),
+            item(13, Some(8), Decision::SendUnchecked),
+            item(14, None, Decision::Send),
+            item(15, None, Decision::Send),
+        ];
+        let courses = courses(chunk.into_iter(), &mut InTheWay::default(), &mut events);
+        use Course::{Checked, Copy};
+        let goes = Checked(Decision::Send);
+        assert_eq!(courses, [Copy(9), Checked(Decision::AlreadyApplied), goes, Copy(12), goes, goes], "a copy stands in nobody's way");
     }
 
     #[test]

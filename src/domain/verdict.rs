@@ -148,6 +148,8 @@ pub struct Checked {
     pub idempotency: IdempotencyVerdict,
     /// The key the ledger was asked for, exact. None: it could not be built.
     pub asked: Option<String>,
+    /// The hash of that key, masked or not: which event it is. Two messages of one event are one payment.
+    pub event: Option<i64>,
     /// What the ledger answered, or why it could not: for display, never a secret.
     pub answered: Option<String>,
     /// Other groups that read the target (`also_read_by`): the group and its verdict.

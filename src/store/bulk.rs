@@ -2,7 +2,6 @@
 //!
 //! Both walk the same columns in the same order ([`message_columns`], [`body_columns`]) into a [`Sink`] of their own.
 
-use sha2::{Digest as _, Sha256};
 use sqlx::Arguments as _;
 use sqlx::sqlite::SqliteArguments;
 
@@ -10,7 +9,7 @@ use super::StoreError;
 use super::positions::PartitionId;
 use super::sql_pieces::text;
 use crate::domain::message::{MessageState, NewMessage};
-use crate::domain::record::pack_headers;
+use crate::domain::record::{pack_headers, short_hash};
 
 /// A message on its way into the table.
 pub(super) struct NewRow<'a> {
@@ -24,14 +23,6 @@ pub(super) struct NewRow<'a> {
 
 /// The state every message begins in.
 pub(super) const FIRST_STATE: MessageState = MessageState::Quarantined;
-
-/// What stands in the index instead of a key of any length: the first 8 bytes of its SHA-256. Whoever looks up compares the whole key too.
-pub(super) fn short_hash(bytes: &[u8]) -> i64 {
-    let digest = Sha256::digest(bytes);
-    let mut first = [0; 8];
-    first.copy_from_slice(&digest[..8]);
-    i64::from_be_bytes(first)
-}
 
 /// Takes the values of a row one by one.
 trait Sink {

@@ -9,7 +9,6 @@
 //! the index is pinned by a comparison of rows, `(state, id) < (s, after)` with `state >= s`, and the order names it: only that index
 //! gives that order. SQLite can be told the index (`INDEXED BY`), and starts in the middle of its list only for a plain equality. `tests/it/store/plans.rs` holds both to it.
 
-use super::bulk::short_hash;
 use super::counters::{ARRIVALS, ARRIVALS_COARSE, ARRIVALS_OF_EACH, COUNTS, OLDEST_OPEN, counted_kinds};
 use super::groups::folded;
 use super::messages::{MessageFilter, MessagePage, MessageRow, RawMessage, message_row};
@@ -19,6 +18,7 @@ use super::sql_pieces::{Dialect, rows, text};
 use super::{Store, StoreError};
 use crate::domain::lifecycle::FollowUp;
 use crate::domain::message::{EARLIEST_PLAUSIBLE_MS, MessageState};
+use crate::domain::record::short_hash;
 
 /// A value to bind.
 #[derive(Debug, Clone)]

@@ -18,6 +18,8 @@ pub struct ToSend {
     /// Its place in the order of its key, before the message id.
     pub place: i64,
     pub key_hash: Option<i64>,
+    /// Which event it is, as far as the ledger's key tells.
+    pub event: Option<i64>,
     pub lap: i32,
     /// What the preflight said of it.
     pub forecast: Option<String>,
@@ -39,6 +41,7 @@ struct RawToSend {
     message_id: i64,
     place: i64,
     key_hash: Option<i64>,
+    event_hash: Option<i64>,
     lap: i32,
     forecast: Option<String>,
     intended_at_ms: Option<i64>,
@@ -78,6 +81,7 @@ impl TryFrom<RawToSend> for ToSend {
             message_id: raw.message_id,
             place: raw.place,
             key_hash: raw.key_hash,
+            event: raw.event_hash,
             lap: raw.lap,
             forecast: raw.forecast,
             again: raw.intended_at_ms.is_some(),
@@ -282,13 +286,26 @@ impl Store {
         read!(self, |pool| { sqlx::query_scalar::<Db, Option<i32>>(SQL).bind(batch_id).fetch_one(pool).await? })
     }
 
-    /// Items with a key that ended so that later ones of their key must not go.
+    /// Which message goes for its event: what was sent or may have been, and what waits and is expected to be. (event, message)
+    ///
+    /// # Errors
+    /// The database could not be asked.
+    pub async fn events_of_items(&self, batch_id: i64) -> Result<Vec<(i64, i64)>, StoreError> {
+        const SQL: &str = "SELECT event_hash, message_id FROM replay_items WHERE batch_id = $1 AND event_hash IS NOT NULL
+             AND (state IN ('intended', 'sent') OR (state = 'pending' AND (intended_at_ms IS NOT NULL OR forecast IN ('send', 'send_unchecked'))))
+             ORDER BY CASE WHEN state = 'pending' THEN 0 ELSE 1 END, place DESC, message_id DESC";
+        read!(self, |pool| { sqlx::query_as::<Db, (i64, i64)>(SQL).bind(batch_id).fetch_all(pool).await? })
+    }
+
+    /// Items with a key that ended so that later ones of their key must not go. A copy of an event that goes is none: it is not missed.
     ///
     /// # Errors
     /// The database could not be asked.
     pub async fn items_in_the_way(&self, batch_id: i64) -> Result<Vec<Ended>, StoreError> {
         const SQL: &str = "SELECT key_hash, place, message_id FROM replay_items WHERE batch_id = $1 AND key_hash IS NOT NULL
-             AND state IN ('held', 'archived', 'blocked', 'not_sent', 'intended')";
+             AND state IN ('held', 'archived', 'blocked', 'not_sent', 'intended')
+             AND (state <> 'blocked' OR event_hash IS NULL OR NOT EXISTS (SELECT 1 FROM replay_items o
+                WHERE o.batch_id = replay_items.batch_id AND o.message_id = replay_items.blocked_by AND o.event_hash = replay_items.event_hash))";
         read!(self, |pool| { sqlx::query_as::<Db, Ended>(SQL).bind(batch_id).fetch_all(pool).await? })
     }
 

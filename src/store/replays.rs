@@ -2,13 +2,12 @@
 //!
 //! Locks are taken in one order by everybody: messages (by id), then items, then the batch, then counters, then the trail.
 
-use super::bulk::short_hash;
 use super::messages::MessageFilter;
-use super::sql_pieces::{Dialect as _, optional_text, rows, text};
+use super::sql_pieces::{Dialect as _, json_text, optional_text, rows, text};
 use super::{Store, StoreError, Tx};
 use crate::domain::digest::Agreement;
 use crate::domain::message::MessageState;
-use crate::domain::record::{Record, unpack_headers};
+use crate::domain::record::{Record, short_hash, unpack_headers};
 use crate::domain::replay::{BatchMove, BatchState, Expected, Forecast, ItemState, Plan, Progress, Step, Tally, Warning};
 use crate::domain::stage::Candidate;
 
@@ -209,7 +208,7 @@ fn json<T: serde::de::DeserializeOwned>(what: &'static str, text: &str) -> Resul
 }
 
 fn to_json(value: &impl serde::Serialize) -> String {
-    serde_json::to_string(value).expect("plain structs of numbers and texts have a JSON form")
+    json_text(serde_json::to_string(value).expect("plain structs of numbers and texts have a JSON form"))
 }
 
 impl TryFrom<RawBatch> for Batch {
@@ -783,6 +782,8 @@ impl TryFrom<RawToCheck> for ToCheck {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ItemForecast<'a> {
     pub message_id: i64,
+    /// Which event it is, as far as the ledger's key tells.
+    pub event: Option<i64>,
     pub expected: Expected,
     pub note: Option<&'a str>,
 }
@@ -790,6 +791,7 @@ pub struct ItemForecast<'a> {
 #[derive(serde::Serialize)]
 struct ForecastRow {
     message_id: i64,
+    event_hash: Option<i64>,
     forecast: &'static str,
     note: Option<String>,
 }
@@ -823,6 +825,7 @@ pub async fn set_forecasts(
     );
     let row = |item: &ItemForecast<'_>| ForecastRow {
         message_id: item.message_id,
+        event_hash: item.event,
         forecast: item.expected.as_str(),
         note: item.note.map(|note| text(note).into_owned()),
     };
@@ -857,6 +860,26 @@ pub async fn expect_blocked(tx: &mut Tx, batch_id: i64, (after, upto): (i64, i64
     );
     in_tx!(tx, |connection| {
         sqlx::query(SQL).bind(batch_id).bind(after).bind(upto).execute(&mut *connection).await?;
+    })
+}
+
+/// An item whose event another one carries that goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, sqlx::FromRow)]
+pub struct Copied {
+    pub message_id: i64,
+    /// The one that goes.
+    pub blocked_by: i64,
+}
+
+/// Stores that copies are expected to be blocked.
+///
+/// # Errors
+/// The database could not be asked.
+pub async fn expect_copies(tx: &mut Tx, batch_id: i64, copies: &[Copied]) -> Result<(), StoreError> {
+    in_tx!(tx, |connection| {
+        for some in copies.chunks(5_000) {
+            sqlx::query(Db::SET_COPIES).bind(batch_id).bind(rows(some)).execute(&mut *connection).await?;
+        }
     })
 }
 
@@ -1122,6 +1145,19 @@ impl Store {
             *forecast.of(expected.ok_or_else(|| StoreError::unreadable("forecast of an item", &word))?) += count.unsigned_abs();
         }
         Ok(forecast)
+    }
+
+    /// Of the items that are expected to be sent, those whose event another of them carries: only the first in the order of their origin goes. Reads all
+    /// items: once for each preflight.
+    ///
+    /// # Errors
+    /// The database could not be asked.
+    pub async fn copies(&self, batch_id: i64) -> Result<Vec<Copied>, StoreError> {
+        const SQL: &str = "SELECT message_id, first_id AS blocked_by FROM (
+                SELECT message_id, FIRST_VALUE(message_id) OVER (PARTITION BY event_hash ORDER BY place, message_id) AS first_id
+                FROM replay_items WHERE batch_id = $1 AND state = 'pending' AND event_hash IS NOT NULL AND forecast IN ('send', 'send_unchecked')) events
+             WHERE message_id <> first_id ORDER BY message_id";
+        read!(self, |pool| { sqlx::query_as::<Db, Copied>(SQL).bind(batch_id).fetch_all(pool).await? })
     }
 
     /// Ids and body hashes of the next pending items, by id: the messages' own hashes as they are now.

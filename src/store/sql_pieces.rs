@@ -30,7 +30,36 @@ pub(super) fn optional_text(value: Option<&str>) -> Option<Cow<'_, str>> {
 
 /// Rows as the JSON text that the list statements below take.
 pub(super) fn rows(rows: &[impl serde::Serialize]) -> String {
-    serde_json::to_string(rows).expect("plain structs of numbers and texts have a JSON form")
+    json_text(serde_json::to_string(rows).expect("plain structs of numbers and texts have a JSON form"))
+}
+
+/// JSON that PostgreSQL can take apart: it refuses to read any part of one with U+0000 in a text, so its visible picture takes its place, as in [`text`].
+pub(super) fn json_text(json: String) -> String {
+    // An escaped backslash before "u0000" looks alike; what is read and written anew keeps it.
+    match json.contains("\\u0000").then(|| serde_json::from_str::<serde_json::Value>(&json)) {
+        Some(Ok(mut value)) => {
+            show_nul(&mut value);
+            value.to_string()
+        }
+        _ => json,
+    }
+}
+
+fn show_nul(value: &mut serde_json::Value) {
+    match value {
+        serde_json::Value::String(string) => *string = string.replace('\0', "\u{2400}"),
+        serde_json::Value::Array(list) => list.iter_mut().for_each(show_nul),
+        serde_json::Value::Object(fields) => {
+            *fields = std::mem::take(fields)
+                .into_iter()
+                .map(|(name, mut value)| {
+                    show_nul(&mut value);
+                    (name.replace('\0', "\u{2400}"), value)
+                })
+                .collect();
+        }
+        _ => {}
+    }
 }
 
 /// The texts of one database.
@@ -108,6 +137,8 @@ pub(super) trait Dialect {
     const TO_CHECK: &'static str;
     /// Stores the forecasts `$2`, `[{message_id, forecast, note}]`, of pending items of the batch `$1`, with the stage `$3`.
     const SET_FORECASTS: &'static str;
+    /// Blocks the copies `$2`, `[{message_id, blocked_by}]`, among the pending items of the batch `$1`.
+    const SET_COPIES: &'static str;
     /// Stores the stages `$2`, `[{message_id, stage}]`, of pending items of the batch `$1`.
     const SET_STAGES: &'static str;
     /// Ends the pending items `$2` (a JSON list of ids) of the batch `$1` with the note `$3` at `$4`, in the state `$5`, and no longer (`$6`) live; gives
@@ -362,10 +393,18 @@ macro_rules! replay_work {
 macro_rules! items_to_send {
     ($items:literal) => {
         concat!(
-            "SELECT i.message_id, i.place, i.key_hash, i.lap, i.forecast, i.intended_at_ms, d.topic, m.partition, m.record_offset, m.record_at_ms,
+            "SELECT i.message_id, i.place, i.key_hash, i.event_hash, i.lap, i.forecast, i.intended_at_ms, d.topic, m.partition, m.record_offset, m.record_at_ms,
                 m.record_key, m.state, m.group_id, m.origin_topic, m.origin_partition, m.origin_offset, m.origin_at_ms, m.timestamp_suspect, b.value, b.headers
              FROM ", $items, " JOIN messages m ON m.id = i.message_id JOIN dlqs d ON d.id = m.dlq_id LEFT JOIN bodies b ON b.message_id = m.id"
         )
+    };
+}
+
+macro_rules! set_copies {
+    ($db:ident) => {
+        concat!("UPDATE replay_items SET forecast = 'blocked', blocked_by = x.blocked_by FROM ",
+            listed!($db "$2" ("message_id" "BIGINT", "blocked_by" "BIGINT")),
+            " WHERE replay_items.batch_id + 0 = $1 AND replay_items.message_id = x.message_id AND replay_items.state = 'pending'")
     };
 }
 
@@ -612,12 +651,13 @@ dialects! {
     TO_CHECK:
         to_check!("SELECT value::BIGINT FROM json_array_elements_text($1::json)"), to_check!("SELECT value FROM json_each($1)");
     SET_FORECASTS:
-        "UPDATE replay_items SET forecast = f.forecast, note = f.note, blocked_by = NULL, stage = $3
-         FROM json_to_recordset($2::json) AS f(message_id BIGINT, forecast TEXT, note TEXT)
+        "UPDATE replay_items SET forecast = f.forecast, note = f.note, event_hash = f.event_hash, blocked_by = NULL, stage = $3
+         FROM json_to_recordset($2::json) AS f(message_id BIGINT, event_hash BIGINT, forecast TEXT, note TEXT)
          WHERE replay_items.batch_id + 0 = $1 AND replay_items.message_id = f.message_id AND replay_items.state = 'pending'",
-        "UPDATE replay_items SET forecast = f.forecast, note = f.note, blocked_by = NULL, stage = $3
-         FROM (SELECT value ->> 'message_id' AS message_id, value ->> 'forecast' AS forecast, value ->> 'note' AS note FROM json_each($2)) AS f
+        "UPDATE replay_items SET forecast = f.forecast, note = f.note, event_hash = f.event_hash, blocked_by = NULL, stage = $3
+         FROM (SELECT value ->> 'message_id' AS message_id, value ->> 'event_hash' AS event_hash, value ->> 'forecast' AS forecast, value ->> 'note' AS note FROM json_each($2)) AS f
          WHERE replay_items.batch_id + 0 = $1 AND replay_items.message_id = f.message_id AND replay_items.state = 'pending'";
+    SET_COPIES: set_copies!(postgres), set_copies!(sqlite);
     SET_STAGES:
         "UPDATE replay_items SET stage = s.stage FROM json_to_recordset($2::json) AS s(message_id BIGINT, stage INTEGER)
          WHERE replay_items.batch_id + 0 = $1 AND replay_items.message_id = s.message_id AND replay_items.state = 'pending'",

@@ -33,8 +33,8 @@ const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; i
 
 /// A page that takes longer will not come; the reader should be told.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// No form of ours is larger.
-const BODY_LIMIT: usize = 64 * 1024;
+/// No form of ours is larger; a proposal names up to 10,000 messages.
+const BODY_LIMIT: usize = 256 * 1024;
 
 /// Puts the frame around all routes.
 pub fn around(router: Router, state: &AppState) -> Router {

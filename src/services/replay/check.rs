@@ -11,7 +11,7 @@ use sha2::{Digest as _, Sha256};
 
 use super::Entry;
 use crate::domain::mask::{MASK, MaskedValues, hides_key};
-use crate::domain::record::{Record, clip};
+use crate::domain::record::{Record, clip, short_hash};
 use crate::domain::template::KeyTemplate;
 use crate::domain::terms::{Fence, Ledger, RedisLedger, Schema, Tier};
 use crate::domain::verdict::{Checked, IdempotencyVerdict, SchemaVerdict, idempotency, message_age_s};
@@ -138,6 +138,7 @@ impl Checker {
                 }
             };
             let key = payload.key.as_deref().ok().filter(|_| own.is_some());
+            let event = key.map(|key| short_hash(key.as_bytes()));
             let (asked, answered) = shown(message, key, payload.is_key_made, answered, mask);
             Checked {
                 message_id: message.message_id,
@@ -147,6 +148,7 @@ impl Checker {
                 transformed: payload.transformed.clone(),
                 idempotency,
                 asked,
+                event,
                 answered,
                 others,
                 beyond_waivers: payload.beyond_waivers,

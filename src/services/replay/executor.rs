@@ -16,7 +16,7 @@ use super::{Cluster, Entry, ReplayError, Replays};
 use crate::domain::audit::{Action, By, Event};
 use crate::domain::clock::Clock;
 use crate::domain::replay::{BatchMove, BatchState, Plan};
-use crate::domain::sending::{Drift, InTheWay};
+use crate::domain::sending::{Drift, Events, InTheWay};
 use crate::kafka::client::KafkaError;
 use crate::kafka::producer::Producer;
 use crate::kafka::scan::Scanner;
@@ -103,6 +103,8 @@ pub(super) struct Run {
     pub doubt_reason: Option<String>,
     /// As it was when this turn began.
     state: Option<BatchState>,
+    /// This executor has compared the settings with those that were approved.
+    compared: bool,
     /// Since when its target is not there.
     pub missing_since: Option<Duration>,
     /// Messages in doubt that would fail again, and why.
@@ -122,6 +124,14 @@ impl Run {
     }
 }
 
+/// Whether an approval holds could not be found out.
+fn nobody_knows(error: ReplayError) -> Hindrance {
+    match error {
+        ReplayError::Store(error) => Hindrance::Store(error),
+        error => Hindrance::Waits("start", format!("nobody knows whether the approval still holds: {error}")),
+    }
+}
+
 /// What is known of a batch while it executes.
 #[derive(Debug)]
 pub(super) struct Memory {
@@ -129,6 +139,7 @@ pub(super) struct Memory {
     /// What goes next, in an order that is fair between tenants.
     pub queue: VecDeque<i64>,
     pub in_the_way: InTheWay,
+    pub events: Events,
     pub drift: Drift,
 }
 
@@ -249,7 +260,10 @@ impl Executor {
         }
         match batch.state {
             BatchState::Approved => self.start(run, &batch).await,
-            BatchState::Executing => self.send(run, batch, stop).await,
+            BatchState::Executing => {
+                self.compare(run, &batch).await?;
+                self.send(run, batch, stop).await
+            }
             _ => Ok(()),
         }
     }
@@ -280,16 +294,25 @@ impl Executor {
 
     // ------------------------------------------------------------------------------------------------------- state of the batch
 
+    /// Once for each executor: settings change with a restart, and what goes on under others was approved by nobody.
+    async fn compare(&self, run: &mut Run, batch: &Batch) -> Result<(), Hindrance> {
+        if !run.compared {
+            let compared = self.replays.changed_settings(batch).await.map_err(nobody_knows)?;
+            if let Some(void) = compared.void() {
+                return Err(Hindrance::Halts(void));
+            }
+            run.compared = true;
+        }
+        Ok(())
+    }
+
     /// Starts an approved batch, if everything still is as it was approved. One whose approval is over is ended by what prepares ([`Replays::prepare`]).
     async fn start(&self, run: &mut Run, batch: &Batch) -> Result<(), Hindrance> {
         if self.replays.approval_is_over(batch) {
             return Ok(());
         }
         self.target(batch, true).await?;
-        let recomputed = self.replays.recompute_digest(batch).await.map_err(|error| match error {
-            ReplayError::Store(error) => Hindrance::Store(error),
-            error => Hindrance::Waits("start", format!("nobody knows whether the approval still holds: {error}")),
-        })?;
+        let recomputed = self.replays.recompute_digest(batch).await.map_err(nobody_knows)?;
         if let Some(void) = recomputed.void() {
             return Err(Hindrance::Halts(void));
         }

@@ -41,10 +41,8 @@ impl Replays {
         let looked = Looked::at(batch, entry, &messages, checked);
         // The rest of the ids too, once no pending item is left.
         let upto = ids.last().copied().unwrap_or(i64::MAX);
-        let forecasts: Vec<ItemForecast<'_>> =
-            looked.forecasts.iter().map(|(id, expected, note)| forecast(*id, *expected, *note)).collect();
         let mut tx = self.store.begin().await?;
-        replays::set_forecasts(&mut tx, batch.id, (after, upto), &forecasts, batch.plan.canary == 0).await?;
+        replays::set_forecasts(&mut tx, batch.id, (after, upto), &looked.forecasts, batch.plan.canary == 0).await?;
         verdicts::append(&mut tx, batch.id, Phase::Preflight, &looked.evidence).await?;
         let now = self.lock(&mut tx, batch.id).await?;
         if !same_place(batch, &now) {
@@ -57,14 +55,16 @@ impl Replays {
         self.reached(tx, batch, Reached { step, step_after, freeze_after: None, tally: &tally }).await
     }
 
-    /// Finds, among the next items, those that an earlier one of their key stands in the way of.
+    /// Finds those that carry the same event as another, then, among the next items, those that an earlier one of their key stands in the way of.
     pub(super) async fn block_chunk(&self, batch: &Batch, entry: Entry<'_>) -> Result<Prepared, ReplayError> {
         let ids = match entry.terms.order {
             Order::Key => self.store.pending_after(batch.id, batch.step_after, WRITTEN).await?,
             Order::None => Vec::new(),
         };
         let last = ids.last().map(|(id, _)| *id);
+        let copies = if batch.step_after == 0 { self.store.copies(batch.id).await? } else { Vec::new() };
         let mut tx = self.store.begin().await?;
+        replays::expect_copies(&mut tx, batch.id, &copies).await?;
         if let Some(last) = last {
             replays::expect_blocked(&mut tx, batch.id, (batch.step_after, last)).await?;
         }
@@ -132,14 +132,10 @@ const NOT_PICKED: i64 = -1;
 /// Why a message without its bytes cannot go.
 const PURGED: &str = "held: its bytes were removed after their retention";
 
-fn forecast(message_id: i64, expected: Expected, note: Option<&str>) -> ItemForecast<'_> {
-    ItemForecast { message_id, expected, note }
-}
-
 /// What one chunk of checks came to.
 #[derive(Debug, Default)]
 struct Looked {
-    forecasts: Vec<(i64, Expected, Option<&'static str>)>,
+    forecasts: Vec<ItemForecast<'static>>,
     evidence: Vec<(Checked, Decision)>,
     tally: Tally,
 }
@@ -155,7 +151,8 @@ impl Looked {
             let gone = message.origin_partition.is_some_and(|partition| partition >= batch.plan.target_partitions);
             looked.tally.repartitioned += u64::from(gone && message.origin_topic.as_deref() == Some(batch.plan.target.as_str()));
             let Some(checked) = by_id.remove(&message.message_id) else {
-                looked.forecasts.push((message.message_id, Expected::Held, Some(PURGED)));
+                let message_id = message.message_id;
+                looked.forecasts.push(ItemForecast { message_id, event: None, expected: Expected::Held, note: Some(PURGED) });
                 continue;
             };
             let decision = checked.decision(waivers, standing);
@@ -167,7 +164,8 @@ impl Looked {
                     *looked.tally.others.entry(group.clone()).or_default().entry(verdict.as_str().to_owned()).or_default() += 1;
                 }
             }
-            looked.forecasts.push((message.message_id, decision.into(), None));
+            let (message_id, event) = (message.message_id, checked.event);
+            looked.forecasts.push(ItemForecast { message_id, event, expected: decision.into(), note: None });
             looked.evidence.push((checked, decision));
         }
         looked

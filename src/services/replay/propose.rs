@@ -228,6 +228,9 @@ impl Replays {
         if name == proposal.topic {
             return Err(invalid("target", "that is the DLQ itself: its messages would come right back"));
         }
+        if self.store.dlq(&proposal.cluster, &name).await?.is_some() {
+            return Err(invalid("target", format!("{name} is a DLQ itself, whatever the header of the dead letters says")));
+        }
         let Some(target) = self.target(&proposal.cluster, &name).await? else {
             return Err(invalid(
                 "target",
@@ -271,6 +274,9 @@ impl Replays {
             let problem =
                 "is used only where its output fits a schema, and none is configured for this DLQ: add [dlq.schema], or leave it out";
             return Err(invalid("transform", problem));
+        }
+        if typed.contains('\0') {
+            return Err(invalid("transform", "holds a NUL character: no jq filter needs one"));
         }
         self.checker.schemas.transform(typed).map_err(|fault| invalid("transform", fault.to_string()))?;
         Ok(Some(typed.to_owned()))

@@ -14,7 +14,7 @@ use crate::domain::lifecycle::{Move, Outcome};
 use crate::domain::message::MessageState;
 use crate::domain::pacing::{chunk_size, fair, within_bytes};
 use crate::domain::replay::{BatchMove, BatchState, ItemState, Progress};
-use crate::domain::sending::{Course, Drift, InTheWay, Stamp, courses, headers, target_partition, too_many_returned};
+use crate::domain::sending::{Course, Drift, Events, Facts, InTheWay, Stamp, courses, headers, target_partition, too_many_returned};
 use crate::domain::verdict::{Checked, Decision, IdempotencyVerdict, SchemaVerdict};
 use crate::kafka::producer::{Delivery, Outgoing, Producer};
 use crate::kafka::target::Target;
@@ -222,7 +222,8 @@ impl Executor {
 
     /// The ids of the next chunk, with their tokens taken.
     async fn claim(&self, run: &mut Run, batch: &Batch) -> Result<Claim, Hindrance> {
-        let per_second = batch.plan.max_per_second;
+        // A limit that was lowered since holds at once.
+        let per_second = batch.plan.max_per_second.min(self.entry(batch)?.terms.max_per_second);
         let memory = self.memory(run, batch).await?;
         let next: Vec<i64> = memory.queue.iter().take(chunk_size(per_second)).copied().collect();
         if next.is_empty() {
@@ -253,7 +254,8 @@ impl Executor {
         for ended in store.item_outcomes(batch.id).await? {
             drift.add(Some(&ended.forecast), found_word(&ended.forecast, ended.state, ended.unchecked), ended.count);
         }
-        Ok(run.memory.insert(Memory { stage: batch.stage, queue, in_the_way, drift }))
+        let events = Events::new(store.events_of_items(batch.id).await?);
+        Ok(run.memory.insert(Memory { stage: batch.stage, queue, in_the_way, events, drift }))
     }
 
     /// Loads and checks a chunk, and says so when that takes long.
@@ -337,8 +339,15 @@ impl Executor {
         self.await_checks(run, batch, &chunk, &decisions)?;
         let memory = self.memory(run, batch).await?;
         let mut in_the_way = memory.in_the_way.clone();
-        let facts = chunk.items.iter().zip(&decisions).map(|(item, decision)| (item.key_hash, (item.place, item.message_id), *decision));
-        let courses = courses(facts, &mut in_the_way);
+        // Not copied, for it may be large: where this chunk does not go, all of the memory is read anew.
+        let mut events = std::mem::take(&mut memory.events);
+        let facts = chunk.items.iter().zip(&decisions).map(|(item, decision)| Facts {
+            key_hash: item.key_hash,
+            place: (item.place, item.message_id),
+            event: item.event,
+            decision: *decision,
+        });
+        let courses = courses(facts, &mut in_the_way, &mut events);
         let mut drift = memory.drift.clone();
         for (item, course) in chunk.items.iter().zip(&courses) {
             drift.add(item.forecast.as_deref(), course.as_str(), 1);
@@ -379,7 +388,7 @@ impl Executor {
             in_the_way.add(item.key_hash, (item.place, item.message_id));
         }
         if let Some(memory) = run.memory.as_mut() {
-            (memory.in_the_way, memory.drift) = (in_the_way, drift);
+            (memory.in_the_way, memory.events, memory.drift) = (in_the_way, events, drift);
         }
         let mut hints: BTreeSet<i64> = BTreeSet::new();
         hints.extend(chunk.items.iter().map(|item| item.group_id));
@@ -681,7 +690,7 @@ impl Plan<'_> {
                 ItemState::Blocked => progress.blocked += 1,
                 _ => progress.held += 1,
             }
-            if let Course::Blocked(by) = course {
+            if let Course::Blocked(by) | Course::Copy(by) = course {
                 entry.blocked_by = Some(by);
             }
             if !moved.contains(&item.message_id) {
@@ -741,7 +750,7 @@ fn item_state(course: Course) -> ItemState {
         Course::Checked(Decision::AlreadyApplied) => ItemState::AlreadyApplied,
         Course::Checked(Decision::Incompatible | Decision::Unsafe) => ItemState::Archived,
         Course::Checked(Decision::Held) => ItemState::Held,
-        Course::Blocked(_) => ItemState::Blocked,
+        Course::Blocked(_) | Course::Copy(_) => ItemState::Blocked,
     }
 }
 
@@ -758,6 +767,7 @@ fn moves_of(checked: Option<&Checked>, course: Course) -> &'static [Move] {
         Course::Checked(Decision::Held) if schema_held => &[Move::CheckBegun, Move::Held],
         Course::Checked(Decision::Held) => &[Move::CheckBegun, Move::SchemaFits, Move::Held],
         Course::Blocked(_) => &[Move::CheckBegun, Move::Held],
+        Course::Copy(_) => &[Move::CheckBegun, Move::SchemaFits, Move::Held],
     }
 }
 
@@ -772,6 +782,9 @@ fn reason(checked: Option<&Checked>, course: Course) -> Option<String> {
         None => format!("duplicate check: {}", checked.idempotency.as_str().replace('_', " ")),
     };
     match course {
+        Course::Copy(by) => Some(format!(
+            "message {by} is of the same event (the ledger has one key for both), and goes in this replay: whether this one is needed is known once that one has arrived"
+        )),
         Course::Blocked(by) => Some(format!("message {by}, which comes before it under the same key, stands in the way")),
         Course::Checked(Decision::Send | Decision::SendUnchecked) => None,
         Course::Checked(decision) => Some(match checked {
@@ -809,6 +822,7 @@ fn without_bytes(checked: &Checked) -> Checked {
         transformed: None,
         idempotency: checked.idempotency,
         asked: checked.asked.clone(),
+        event: checked.event,
         answered: checked.answered.clone(),
         others: checked.others.clone(),
         beyond_waivers: checked.beyond_waivers,

@@ -4,15 +4,13 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
-use sha2::{Digest as _, Sha256};
-
 use super::freeze::same_place;
 use super::plan::another_life;
 use super::propose::Prepared;
 use super::rights::{itself, subject};
 use super::{Cluster, Entry, ReplayError, Replays};
 use crate::domain::audit::{Action, Event};
-use crate::domain::record::display_text_within;
+use crate::domain::record::{display_text_within, short_hash};
 use crate::domain::replay::{BatchMove, Forecast, Plan, Warning, quorum};
 use crate::domain::terms::{Order, ReplayTerms};
 use crate::domain::verdict::Check;
@@ -461,14 +459,6 @@ impl Keys {
         };
         after.then_some(key_hash)
     }
-}
-
-/// The first 8 bytes of the SHA-256, as items have it.
-fn short_hash(key: &[u8]) -> i64 {
-    let digest = Sha256::digest(key);
-    let mut first = [0; 8];
-    first.copy_from_slice(&digest[..8]);
-    i64::from_be_bytes(first)
 }
 
 /// Why a preflighted draft cannot be submitted as it is; None: nothing is missing.

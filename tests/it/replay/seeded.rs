@@ -109,7 +109,7 @@ impl<'a> Seeded<'a> {
             .messages
             .iter()
             .zip(&expected)
-            .map(|(id, what)| ItemForecast { message_id: *id, expected: *what, note: note(*what) })
+            .map(|(id, what)| ItemForecast { message_id: *id, event: None, expected: *what, note: note(*what) })
             .collect();
         let mut forecast = Forecast::default();
         for what in &expected {
@@ -238,6 +238,7 @@ fn checked(message_id: i64, what: Expected) -> (Checked, Decision) {
         transformed: None,
         idempotency,
         asked: Some(format!("p-{message_id}")),
+        event: None,
         answered: None,
         others: Vec::new(),
         beyond_waivers: false,

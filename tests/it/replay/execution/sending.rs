@@ -45,6 +45,28 @@ on_both_bases! {
         assert_eq!(verdicts.iter().map(|verdict| verdict.phase.as_str()).collect::<Vec<_>>(), ["sending", "preflight"]);
     }
 
+    async fn one_event_that_was_dead_lettered_three_times_goes_once(base: Base) {
+        let rig = Rig::new(base, 1, "canary = 0").await;
+        // Two copies under the same key, with another event of that key behind them, and one under another key.
+        let letters = [Letter::payment(1, 1), Letter { offset: 2, ..Letter::payment(1, 1) }, Letter { offset: 3, ..Letter::payment(2, 1) }, Letter { offset: 4, ..Letter::payment(1, 9) }];
+        let ids = rig.take_in(&letters).await;
+        let batch = rig.propose(rig.proposal()).await;
+        let forecast = batch.forecast.clone().unwrap();
+        assert_eq!((forecast.send, forecast.blocked), (2, 2));
+        rig.approve(&batch).await;
+        let execution = rig.execute();
+        let batch = rig.until_executed(batch.id).await;
+        execution.end().await;
+        assert_eq!((batch.progress.sent, batch.progress.blocked), (2, 2));
+        assert_eq!(rig.copies(), [("p1".to_owned(), 1), ("p2".to_owned(), 1)].into());
+        let copy = rig.store.message(ids[3]).await.unwrap().unwrap();
+        assert!(copy.reason.as_deref().is_some_and(|reason| reason.starts_with(&format!("message {} is of the same event", ids[0]))), "{:?}", copy.reason);
+        // Once the consumer has applied it, the copies are known to be that.
+        rig.applied(1..2).await;
+        let batch = rig.propose(rig.proposal()).await;
+        assert_eq!(batch.forecast.unwrap().already_applied, 2);
+    }
+
     async fn bytes_and_headers_arrive_as_they_were(base: Base) {
         let rig = Rig::new(base, 1, "canary = 0\norder = 'none'").await;
         let header = |name: &str, value: Option<&[u8]>| Header { name: name.as_bytes().to_vec(), value: value.map(<[u8]>::to_vec) };

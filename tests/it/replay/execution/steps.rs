@@ -61,6 +61,24 @@ async fn intended(rig: &Rig, id: i64, message_id: i64) {
 
 on_both_bases! {
     /// After a night in which nobody executed: whoever prepares may come to end the batch only after whoever executes looked at it.
+    async fn what_is_under_way_does_not_go_on_under_other_settings(base: Base) {
+        let mut rig = Rig::new(base, 1, "canary = 0\nmax_per_second = 20").await;
+        rig.payments(100, 100).await;
+        let id = rig.approved(rig.proposal()).await;
+        let execution = rig.execute();
+        rig.until(id, "some have gone", |batch| batch.progress.sent > 0).await;
+        execution.end().await;
+        rig.place.dlq = "canary = 0\nmax_per_second = 20\nreturns_traceable = false".to_owned();
+        rig.replays.terms = rig.place.config().dlqs.iter().map(|dlq| dlq.replay.clone()).collect::<Vec<_>>().into();
+        let before = rig.arrived().len();
+        assert!(before < 100);
+        let execution = rig.execute();
+        let batch = rig.until(id, "it is halted", |batch| batch.state == BatchState::Halted).await;
+        execution.end().await;
+        assert!(batch.note.as_deref().is_some_and(|note| note.contains("approval void")), "{:?}", batch.note);
+        assert_eq!(rig.arrived().len(), before);
+    }
+
     async fn an_approval_that_is_over_starts_nothing(base: Base) {
         let mut rig = Rig::new(base, 1, "canary = 0").await;
         rig.payments(3, 3).await;
