@@ -61,7 +61,11 @@
     toast(said.join(' · '));
     if (isLive(detail.elt)) again(hintOf(detail.elt));
   });
-  addEventListener('htmx:sendError', ({ detail }) => isLive(detail.elt) ? again('all') : toast('The server does not answer.'));
+  addEventListener('htmx:sendError', ({ detail: { elt } }) => {
+    // What asks by itself asks again by itself; the chip says since when it got no answer.
+    if (isLive(elt)) again('all');
+    else if (!asksAgain(elt)) toast('The server does not answer.');
+  });
 
   // Live: hints name what changed; regions that wait for it are fetched and morphed in
 

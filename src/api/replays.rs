@@ -1,5 +1,7 @@
 //! `/api/v1/replays`: propose, look, decide, control. The same services as the pages.
 
+use std::sync::Arc;
+
 use axum::Json;
 use axum::extract::rejection::JsonRejection;
 use axum::extract::{FromRequestParts, Path, RawQuery, State};
@@ -19,6 +21,7 @@ use crate::services::access::Access;
 use crate::services::replay::approval::Decider;
 use crate::services::replay::propose::{Proposal, Submission, Wanted};
 use crate::services::replay::{ReplayError, Replays};
+use crate::services::sign_in_limit::SignInLimit;
 use crate::store::messages::MessageFilter;
 use crate::store::replays::{Approval, Batch, BatchFilter, Scope};
 
@@ -336,6 +339,7 @@ pub struct Approve {
 pub async fn approve(
     State(replays): State<Replays>,
     State(access): State<Access>,
+    State(limit): State<Arc<SignInLimit>>,
     Path(id): Path<String>,
     Acting(who): Acting,
     given: Result<Json<Approve>, JsonRejection>,
@@ -345,6 +349,11 @@ pub async fn approve(
     let batch = match &approve.password {
         None => replays.approve(&who, id, &approve.digest, &approve.ticked, comment).await?,
         Some(password) => {
+            // Passwords are guessed no faster here than where one signs in.
+            limit.attempt(None, &who.by.actor, replays.clock.monotonic()).map_err(|wait| {
+                let detail = format!("Too many attempts. Try again in {} s.", wait.as_secs().max(1));
+                Failure::new(StatusCode::TOO_MANY_REQUESTS, detail)
+            })?;
             if !access.reauthenticate(&who.by, password).await? {
                 return Err(Failure::forbidden(
                     "That is not the password of who is signed in. A token has none: approve on the replay's page.",

@@ -5,10 +5,10 @@
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
-use super::replay::Plan;
+use super::replay::{Forecast, Plan, Warning};
 
 /// Begins what is hashed; raised when a part is added.
-const VERSION: &str = "lazaret replay plan 1";
+const VERSION: &str = "lazaret replay plan 2";
 const ITEMS_VERSION: &str = "lazaret replay items 1";
 
 /// All that is agreed to. Stored beside the digest, so that it can be said what changed.
@@ -32,6 +32,15 @@ pub struct Agreement {
     /// Hash of all settings that decide the checks, files included.
     pub checks: String,
     pub items: Items,
+    /// Hash of what the preflight forecast and warned of: see [`shown`].
+    #[serde(default)]
+    pub shown: String,
+}
+
+/// The forecast and the warnings that an approver sees, as one hash (SHA-256 of their JSON, hex). With it an approval is of these figures: a batch that
+/// was preflighted anew has another fingerprint wherever the checks found something else, although its plan is the same.
+pub fn shown(forecast: Option<&Forecast>, warnings: &[Warning]) -> String {
+    hex(&Sha256::digest(serde_json::json!([forecast, warnings]).to_string()))
 }
 
 /// Limits that the configuration sets for every batch of a DLQ.
@@ -141,6 +150,7 @@ impl Agreement {
             ("the settings of its checks", Some(self.checks.clone())),
             ("the messages", Some(self.items.count.to_string())),
             ("the messages", Some(self.items.hash.clone())),
+            ("the forecast", Some(self.shown.clone())),
             ("the waivers", Some(plan.waivers.len().to_string())),
         ];
         for waiver in &plan.waivers {
@@ -196,6 +206,7 @@ mod tests {
             guards: Guards { pause_at_lag: 10_000, canary_timeout_s: 600, verify_after_s: 300, returns_traceable: true },
             checks: "ab".repeat(32),
             items: items.finish(),
+            shown: "cd".repeat(32),
         }
     }
 
@@ -233,6 +244,7 @@ mod tests {
             ("the settings of its checks", |a| a.checks.push('x')),
             ("the messages", |a| a.items.count += 1),
             ("the messages", |a| a.items.hash.push('x')),
+            ("the forecast", |a| a.shown.push('x')),
         ]
     }
 
@@ -245,7 +257,7 @@ mod tests {
 
     /// Computed by another program out of the rule at the top of this file.
     const GOLDEN_ITEMS: &str = "0ecfca2e74d501cb489458af1eea33211d935a5c41adbb44f8fe5f137165652f";
-    const GOLDEN: &str = "d876fccf4aa58506cb413829f56058e20694df5dc9922acc962a5b8ba65115f7";
+    const GOLDEN: &str = "f9882874bef7a696c21b980795696a40105c4bf719442e74655810cc0ce5a08a";
 
     #[test]
     fn any_part_that_changes_changes_the_fingerprint_and_is_named() {
@@ -260,6 +272,17 @@ mod tests {
             assert_eq!(before.changed(&after), [name]);
         }
         assert!(before.changed(&before).is_empty());
+    }
+
+    #[test]
+    fn what_is_shown_differs_by_figures_and_by_warnings() {
+        let forecast = Forecast { send: 185, already_applied: 12, ..Forecast::default() };
+        let fewer = Forecast { send: 184, ..forecast };
+        let active = [Warning::CauseActive { arrivals: 1 }];
+        let said = [shown(None, &[]), shown(Some(&forecast), &[]), shown(Some(&fewer), &[]), shown(Some(&forecast), &active)];
+        assert!((0..said.len()).all(|at| !said[..at].contains(&said[at])), "{said:?}");
+        let stored: Vec<Warning> = serde_json::from_str(&serde_json::to_string(&active).unwrap()).unwrap();
+        assert_eq!(shown(Some(&forecast), &stored), said[3]);
     }
 
     proptest! {

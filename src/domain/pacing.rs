@@ -59,6 +59,19 @@ pub fn chunk_size(per_second: u32) -> usize {
     (per_second as usize).clamp(1, 500)
 }
 
+/// Bytes of messages that are held at once, at most; one message alone may have more.
+pub const BYTES_AT_ONCE: i64 = 32 * 1024 * 1024;
+
+/// How many of the first messages, given by their sizes in bytes, fit into [`BYTES_AT_ONCE`]; one at least.
+pub fn within_bytes(sizes: impl IntoIterator<Item = i64>) -> usize {
+    let mut bytes = 0_i64;
+    let fits = |(at, size): &(usize, i64)| {
+        bytes = bytes.saturating_add(*size);
+        *at == 0 || bytes <= BYTES_AT_ONCE
+    };
+    sizes.into_iter().enumerate().take_while(fits).count()
+}
+
 /// What is about to be sent, as far as its turn goes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Waiting {
@@ -125,6 +138,14 @@ mod tests {
     #[test]
     fn a_chunk_is_a_second_of_the_pace() {
         assert_eq!((chunk_size(0), chunk_size(1), chunk_size(50), chunk_size(u32::MAX)), (1, 1, 50, 500));
+    }
+
+    #[test]
+    fn so_many_go_at_once_as_fit_and_one_at_least() {
+        assert_eq!(within_bytes([BYTES_AT_ONCE * 2, 1]), 1);
+        assert_eq!(within_bytes([5, BYTES_AT_ONCE - 5, 1]), 2);
+        assert_eq!(within_bytes([i64::MAX, i64::MAX]), 1);
+        assert_eq!(within_bytes([]), 0);
     }
 
     fn waiting(message_id: i64, key_hash: Option<i64>, tenant: Option<&str>) -> Waiting {

@@ -152,6 +152,9 @@ pub struct Checked {
     pub answered: Option<String>,
     /// Other groups that read the target (`also_read_by`): the group and its verdict.
     pub others: Vec<(String, IdempotencyVerdict)>,
+    /// It is known what is wrong, so no waiver of a check that could not run is of this: the payload does not fit as it is and its transform could not
+    /// be used, or the transform changes the key.
+    pub beyond_waivers: bool,
 }
 
 /// A waiver of a check for one batch: who goes on without it takes it upon them.
@@ -195,9 +198,11 @@ impl Decision {
 
 impl Checked {
     /// What follows from both checks. `idempotent_consumer`: the DLQ's standing waiver (`consumer_is_idempotent`) of the idempotency check.
+    /// What is [`Checked::beyond_waivers`] is held.
     ///
     /// In the order of the states: first the schema, then the ledger.
     pub fn decision(&self, waivers: &[Waiver], idempotent_consumer: bool) -> Decision {
+        let (waivers, idempotent_consumer) = if self.beyond_waivers { (&[][..], false) } else { (waivers, idempotent_consumer) };
         let waived = |check: Check, verdict: &str| waivers.iter().any(|waiver| waiver.check == check && waiver.verdict == verdict);
         let schema_unchecked = match self.schema.conclusion() {
             Conclusion::Archive => return Decision::Incompatible,

@@ -27,7 +27,8 @@ pub struct TopicInfo {
 /// Topic and partition.
 pub type TopicPartition = (String, i32);
 
-/// The two ends of a partition's log at `read_committed`: the first offset that exists and the last stable offset.
+/// The two ends of a partition's log: the first offset that exists, and the last stable offset (of a client that reads uncommitted records, too, the one past
+/// the last record).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LogEnds {
     pub start: i64,

@@ -19,6 +19,8 @@ use crate::domain::settings::Secret;
 
 /// How long connecting may take, and again the answer.
 const PATIENCE: Duration = Duration::from_secs(5);
+/// How long all that is asked for at one look may take together: references and ids are many small waits.
+const IN_ALL: Duration = Duration::from_secs(20);
 /// How long the subject's current schema is taken for current.
 const LATEST_FOR: Duration = Duration::from_secs(5);
 /// How long an id that the registry does not know is not asked for again.
@@ -44,6 +46,7 @@ pub struct Registry {
     by_id: Cache<u32, Arc<Kept>>,
     missing: Cache<u32, Arc<str>>,
     latest: Cache<(), Arc<Kept>>,
+    in_all: Duration,
 }
 
 /// A schema that the registry holds, and what came of it.
@@ -103,14 +106,24 @@ impl Registry {
     pub(super) fn new(url: Secret, subject: String, message: Option<String>) -> Registry {
         let latest = Cache::builder().max_capacity(1).time_to_live(LATEST_FOR).build();
         let missing = Cache::builder().max_capacity(KEPT).time_to_live(MISSING_FOR).build();
-        Registry { url, subject, message, client: OnceLock::new(), by_id: Cache::new(KEPT), missing, latest }
+        Registry { url, subject, message, client: OnceLock::new(), by_id: Cache::new(KEPT), missing, latest, in_all: IN_ALL }
+    }
+
+    /// What a look at the registry came to, if it ends in time.
+    async fn in_time<T>(&self, look: impl Future<Output = Result<T, String>>) -> Result<T, String> {
+        let late = |_| Err(format!("the registry takes longer than {} s for all that it is asked", self.in_all.as_secs()));
+        tokio::time::timeout(self.in_all, look).await.unwrap_or_else(late)
     }
 
     /// The reader's schema now and the writers' of these values.
     ///
     /// # Errors
-    /// The registry does not tell the reader's schema, or that is none.
+    /// The registry does not tell the reader's schema, or not in time, or that is none.
     pub async fn now(&self, values: &[&[u8]]) -> Result<Subject, String> {
+        self.in_time(self.look(values)).await
+    }
+
+    async fn look(&self, values: &[&[u8]]) -> Result<Subject, String> {
         let reader = self.latest().await?;
         if let Err(why) = &reader.parsed {
             return Err(format!("the schema of {} is {why}", self.subject));
@@ -128,7 +141,7 @@ impl Registry {
     /// # Errors
     /// The registry does not tell.
     pub async fn contents(&self) -> Result<Vec<u8>, String> {
-        let reader = self.latest().await?;
+        let reader = self.in_time(self.latest()).await?;
         Ok(json!([self.subject, self.message, reader.id, reader.kind, reader.text]).to_string().into_bytes())
     }
 
@@ -137,7 +150,7 @@ impl Registry {
     /// # Errors
     /// The registry does not tell, or it is none.
     pub async fn described(&self) -> Result<String, String> {
-        let kept = self.latest().await?;
+        let kept = self.in_time(self.latest()).await?;
         let version = kept.version.map_or_else(String::new, |version| format!("version {version}, "));
         match &kept.parsed {
             Ok(_) => Ok(format!("{} of {} ({version}id {})", kept.kind, self.subject, kept.id)),
@@ -312,5 +325,36 @@ impl Subject {
         let Ok(Parsed::Json(_)) = &self.reader.parsed else { return Err(Refusal::Kind(self.reader.kind.clone())) };
         let output = transform.apply(value.get(FRAME_LENGTH..).unwrap_or_default())?;
         Ok([&[0][..], &self.reader.id.to_be_bytes(), &output].concat())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::Value;
+    use wiremock::matchers::{method, path};
+    use wiremock::{Mock, MockServer, ResponseTemplate};
+
+    use super::*;
+
+    /// Each answer comes in time, and all of them together do not.
+    #[tokio::test]
+    async fn many_small_waits_are_no_hang() {
+        const STEP: Duration = Duration::from_millis(100);
+        let server = MockServer::start().await;
+        let refers = |to: usize| serde_json::json!([{ "name": format!("part-{to}"), "subject": "part", "version": to }]);
+        let answer =
+            |to: usize| -> Value { serde_json::json!({ "id": 1, "schemaType": "JSON", "schema": "true", "references": refers(to) }) };
+        for (at, body) in std::iter::once(("/subjects/s/versions/latest".to_owned(), answer(1)))
+            .chain((1..100).map(|at| (format!("/subjects/part/versions/{at}"), answer(at + 1))))
+        {
+            let slow = ResponseTemplate::new(200).set_body_json(body).set_delay(STEP);
+            Mock::given(method("GET")).and(path(at)).respond_with(slow).mount(&server).await;
+        }
+        // The one error is "there is one already".
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let registry = Registry { in_all: STEP * 5, ..Registry::new(Secret::new(server.uri()), "s".to_owned(), None) };
+        for said in [registry.now(&[]).await.err(), registry.contents().await.err(), registry.described().await.err()] {
+            assert!(said.as_deref().is_some_and(|why| why.contains("takes longer than")), "{said:?}");
+        }
     }
 }

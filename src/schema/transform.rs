@@ -2,7 +2,8 @@
 //!
 //! A filter is the work of whoever may propose a replay, and it is run over payloads of strangers, so it gets no clock, no environment, no output
 //! and no exit, and it may take only so many steps, so much stack and so large a value. What jq's own definitions and the filter's loops pass through
-//! is [`STEP`], which counts; the count is the same on every machine, so what the preflight saw is what is sent.
+//! is [`STEP`], which counts; what makes or enlarges a value is followed by [`WEIGH`], which looks through it, since a few steps of `[., .]` make a value
+//! that takes no memory and has more parts than could ever be written out. The count is the same on every machine, so what the preflight saw is what is sent.
 //!
 //! What is not promised: a single built-in may still be slow on a large value (comparing two of them, say), which the caller's deadline covers.
 
@@ -17,6 +18,8 @@ use jaq_core::{Ctx, Cv, Error, Exn, Native, Vars, data, native, ops, unwrap_valr
 use jaq_json::{Val, read, write};
 use sha2::{Digest as _, Sha256};
 
+use crate::domain::record::clip;
+
 /// Longer filters are refused.
 pub const TEXT_LIMIT: usize = 32 * 1024;
 /// Larger outputs are refused: Kafka's own limit for a record is 1 MiB unless somebody raised it.
@@ -26,12 +29,21 @@ const STEPS: u64 = 200_000;
 /// Bytes of one text, and members or elements of one object or array, that a step may see.
 const TEXT: usize = 8 * 1024 * 1024;
 const ELEMENTS: usize = 1_000_000;
+/// Bytes of a whole value: all its texts, and [`PART`] for each of its parts. What is shared counts as often as it stands in it.
+const WHOLE: usize = 32 * 1024 * 1024;
+const PART: usize = 16;
+/// Parts that may be looked through for one message.
+const LOOKED_AT: u64 = 20_000_000;
+/// Bytes of a filter's own error that are kept.
+const SAID: usize = 2_000;
 /// Stack that filters run on (address space, not memory), and how much of it may be used.
 const STACK: usize = 256 * 1024 * 1024;
 const STACK_LIMIT: usize = 64 * 1024 * 1024;
 
 /// The native identity that counts.
 const STEP: &str = "lazaret_step";
+/// The same, and it looks through the value.
+const WEIGH: &str = "lazaret_weigh";
 const TIMES: &str = "lazaret_times";
 const RANGE: &str = "lazaret_range";
 const FILTER: &str = "lazaret_filter";
@@ -45,6 +57,7 @@ type D = data::JustLut<Val>;
 
 thread_local! {
     static LEFT: Cell<u64> = const { Cell::new(0) };
+    static UNSEEN: Cell<u64> = const { Cell::new(0) };
     static BASE: Cell<usize> = const { Cell::new(0) };
 }
 
@@ -118,6 +131,7 @@ impl Transform {
         let here = 0_u8;
         BASE.set(std::ptr::from_ref(&here).addr());
         LEFT.set(STEPS);
+        UNSEEN.set(LOOKED_AT);
         let result = self.one(input);
         // A limit that the filter caught with `try` is a limit all the same.
         if LEFT.get() == 0 { Err(Refusal::Limit) } else { result }
@@ -128,7 +142,7 @@ impl Transform {
         let mut outputs = self.filter.id.run((context, input)).map(unwrap_valr);
         let output = match outputs.next() {
             None => return Err(Refusal::Count("no")),
-            Some(Err(error)) => return Err(Refusal::Failed { text: error.to_string() }),
+            Some(Err(error)) => return Err(Refusal::Failed { text: clip(&error.to_string(), SAID).to_owned() }),
             Some(Ok(output)) => output,
         };
         if outputs.next().is_some() {
@@ -195,12 +209,18 @@ fn definitions() -> impl Iterator<Item = Def<&'static str>> {
 }
 
 fn functions() -> impl Iterator<Item = native::Fun<D>> {
-    let step = Native::new(|cv: Cv<'_, D>| native::bome(stepped(cv.1)))
-        .with_paths(|(_, (value, path))| Box::new(std::iter::once(stepped(value).map(|value| (value, path)).map_err(Exn::from))))
-        .with_update(|(_, value), update| match stepped(value) {
-            Ok(value) => update(value),
-            Err(error) => native::bome(Err(error)),
-        });
+    // An identity that lets only what it has looked at through.
+    macro_rules! identity {
+        ($look:ident) => {
+            Native::new(|cv: Cv<'_, D>| native::bome($look(cv.1)))
+                .with_paths(|(_, (value, path))| Box::new(std::iter::once($look(value).map(|value| (value, path)).map_err(Exn::from))))
+                .with_update(|(_, value), update| match $look(value) {
+                    Ok(value) => update(value),
+                    Err(error) => native::bome(Err(error)),
+                })
+        };
+    }
+    let (step, weigh) = (identity!(stepped), identity!(weighed));
     let times = native::run::<D>((TIMES, native::v(2), |mut cv| {
         let (right, left) = (cv.0.pop_var(), cv.0.pop_var());
         native::bome(times(left, right))
@@ -209,7 +229,7 @@ fn functions() -> impl Iterator<Item = native::Fun<D>> {
     let allowed = built_in.filter(|(name, ..)| !FORBIDDEN.contains(name)).collect::<Vec<_>>();
     // Under a second name too: `range` itself becomes a definition around it, whose outputs are counted.
     let ranges = jaq_core::funs::<D>().filter(|(name, ..)| *name == "range").map(|(_, args, range)| (RANGE, args, range));
-    allowed.into_iter().chain(ranges).chain([(STEP, native::v(0), step), times])
+    allowed.into_iter().chain(ranges).chain([(STEP, native::v(0), step), (WEIGH, native::v(0), weigh), times])
 }
 
 /// Counts, and looks at how deep the stack and how large the value is.
@@ -223,6 +243,38 @@ fn stepped(value: Val) -> Result<Val, Error<Val>> {
     }
     LEFT.set(left - 1);
     Ok(value)
+}
+
+/// As [`stepped`], and looks at how large it is with all its parts.
+fn weighed(value: Val) -> Result<Val, Error<Val>> {
+    let value = stepped(value)?;
+    if is_too_heavy(&value) {
+        LEFT.set(0);
+        return Err(Error::str("limit"));
+    }
+    Ok(value)
+}
+
+fn is_too_heavy(value: &Val) -> bool {
+    if !matches!(value, Val::Arr(_) | Val::Obj(_)) {
+        return false;
+    }
+    let (mut open, mut weight, mut unseen) = (vec![value], 0_usize, UNSEEN.get());
+    while let Some(value) = open.pop() {
+        weight += PART;
+        match value {
+            Val::TStr(text) | Val::BStr(text) => weight += text.len(),
+            Val::Arr(elements) => open.extend(elements.iter()),
+            Val::Obj(members) => members.iter().for_each(|(name, member)| open.extend([name, member])),
+            Val::Null | Val::Bool(_) | Val::Num(_) => {}
+        }
+        if unseen == 0 || weight > WHOLE {
+            return true;
+        }
+        unseen -= 1;
+    }
+    UNSEEN.set(unseen);
+    false
 }
 
 fn is_too_large(value: &Val) -> bool {
@@ -256,6 +308,10 @@ fn step<'s>() -> Filter<'s> {
     Term::Call(STEP, Vec::new())
 }
 
+fn weigh<'s>() -> Filter<'s> {
+    Term::Call(WEIGH, Vec::new())
+}
+
 fn then<'s>(first: Filter<'s>, next: Filter<'s>) -> Filter<'s> {
     Term::BinOp(Box::new(first), BinaryOp::Pipe(None), Box::new(next))
 }
@@ -271,19 +327,20 @@ fn stepped_term(term: Filter<'_>) -> Filter<'_> {
         Box::new(stepped_term(term))
     }
     match term {
-        Term::Id | Term::Recurse | Term::Num(_) | Term::Break(_) | Term::Var(_) => term,
+        Term::Id | Term::Num(_) | Term::Break(_) | Term::Var(_) => term,
+        Term::Recurse => then(term, step()),
         Term::Str(format, parts) => {
             let part = |part| match part {
                 StrPart::Term(term) => StrPart::Term(stepped_term(term)),
                 other => other,
             };
-            then(Term::Str(format, parts.into_iter().map(part).collect()), step())
+            then(Term::Str(format, parts.into_iter().map(part).collect()), weigh())
         }
         Term::Arr(None) => term,
-        Term::Arr(Some(elements)) => Term::Arr(Some(Box::new(then(stepped_term(*elements), step())))),
+        Term::Arr(Some(elements)) => then(Term::Arr(Some(Box::new(then(stepped_term(*elements), step())))), weigh()),
         Term::Obj(members) => {
             let members = members.into_iter().map(|(name, value)| (stepped_term(name), value.map(stepped_term)));
-            then(Term::Obj(members.collect()), step())
+            then(Term::Obj(members.collect()), weigh())
         }
         Term::Neg(term) => Term::Neg(boxed(*term)),
         Term::BinOp(left, op, right) => stepped_op(stepped_term(*left), op, stepped_term(*right)),
@@ -316,16 +373,16 @@ fn stepped_op<'s>(left: Filter<'s>, op: BinaryOp<&'s str>, right: Filter<'s>) ->
     let binary = |left, op, right| Term::BinOp(Box::new(left), op, Box::new(right));
     match op {
         BinaryOp::Pipe(pattern) => binary(left, BinaryOp::Pipe(pattern.map(stepped_pattern)), then(step(), right)),
-        BinaryOp::Math(ops::Math::Mul) => then(Term::Call(TIMES, vec![left, right]), step()),
-        BinaryOp::Math(op) => then(binary(left, BinaryOp::Math(op), right), step()),
+        BinaryOp::Math(ops::Math::Mul) => then(Term::Call(TIMES, vec![left, right]), weigh()),
+        BinaryOp::Math(op) => then(binary(left, BinaryOp::Math(op), right), weigh()),
         // As jq defines it: `right as $x | left |= . * $x`.
         BinaryOp::UpdateMath(ops::Math::Mul) => {
             const FACTOR: &str = "$lazaret_factor";
             let update = binary(left, BinaryOp::Update, then(Term::Call(TIMES, vec![Term::Id, Term::Var(FACTOR)]), step()));
-            binary(right, BinaryOp::Pipe(Some(Pattern::Var(FACTOR))), update)
+            then(binary(right, BinaryOp::Pipe(Some(Pattern::Var(FACTOR))), update), weigh())
         }
-        BinaryOp::UpdateMath(op) => then(binary(left, BinaryOp::UpdateMath(op), right), step()),
-        BinaryOp::Update => binary(left, BinaryOp::Update, then(right, step())),
+        BinaryOp::Update => then(binary(left, BinaryOp::Update, then(right, step())), weigh()),
+        op @ (BinaryOp::UpdateMath(_) | BinaryOp::Assign | BinaryOp::UpdateAlt) => then(binary(left, op, right), weigh()),
         op => binary(left, op, right),
     }
 }
@@ -473,6 +530,18 @@ mod tests {
             "[combinations(64)]",
             "first(range(1e12) | select(. < 0))",
             "label $out | foreach repeat(1) as $x (0; . + $x; empty)",
+            // Values that take no memory, until somebody looks through them.
+            "reduce range(64) as $i (1; [., .]) | last(..)",
+            "reduce range(64) as $i (1; [., .]) | tojson | length",
+            "reduce range(64) as $i (1; [., .]) | \"\\(.)\" | length",
+            "reduce range(64) as $i (1; [., .]) | try .a catch length",
+            "reduce range(64) as $i (1; [., .]) | {(.): 1} | length",
+            "reduce range(64) as $i (1; {a: ., b: .}) as $a | reduce range(64) as $i (1; {a: ., b: .}) as $b | $a == $b",
+            "reduce range(64) as $i ({}; . as $v | .a = $v | .b = $v) | tojson",
+            "reduce range(64) as $i ({}; . as $v | .a |= $v | .b |= $v) | tojson",
+            "reduce range(64) as $i ({}; . as $v | .a += $v | .b += {a: $v}) | tojson",
+            "def f: [., .]; f|f|f|f|f|f|f|f|f|f|f|f|f|f|f|f|f|f|f|f|f|f|f|f|f|f|f|f|f|f|f|f|tojson",
+            "[range(1000)] | [.[] as $i | $i] as $a | [range(1000) | $a] as $b | [range(1000) | $b] | tojson",
         ] {
             let said = apply(filter, "[0,1]");
             if said != Err(Refusal::Limit) {

@@ -13,5 +13,6 @@ pub mod messages;
 pub mod replay;
 pub mod review;
 pub mod sampling;
+pub mod sign_in_limit;
 pub mod suggest;
 pub mod verify;

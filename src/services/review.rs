@@ -134,7 +134,6 @@ impl Reviews {
 
     /// A few messages, all of them in one transaction or none.
     async fn at_once(&self, by: &By, owners: &OwnerScope, request: &Request, ids: &[i64]) -> Result<Option<i64>, ReviewError> {
-        let dlqs = self.store.dlqs().await?;
         let now_ms = self.clock.now_ms();
         let mut tx = self.store.begin().await?;
         let Some(id) = insert(&mut tx, by, owners, request, None, ReviewState::Running, now_ms).await? else { return Ok(None) };
@@ -142,10 +141,11 @@ impl Reviews {
         if let Some(missing) = ids.iter().find(|id| !locked.contains_key(id)) {
             return Err(ReviewError::NotFound(format!("message {missing}")));
         }
+        // Read after the messages, so that each one's DLQ is among them.
+        let dlqs = self.store.dlqs().await?;
         for dlq_id in locked.values().map(|message| message.dlq_id).collect::<BTreeSet<_>>() {
-            if let Some(dlq) = dlqs.iter().find(|dlq| dlq.id == dlq_id) {
-                self.acts_on(owners, dlq)?;
-            }
+            let dlq = dlqs.iter().find(|dlq| dlq.id == dlq_id);
+            self.acts_on(owners, dlq.ok_or_else(|| ReviewError::NotFound(format!("DLQ {dlq_id}")))?)?;
         }
         let wanted: Vec<Wanted> = ids.iter().filter_map(|id| wanted(request.action, &locked[id])).collect();
         let applied = self.apply(&mut tx, &Doing::of(request, by, id, now_ms), wanted, &locked, |_| true).await?;
@@ -174,7 +174,7 @@ impl Reviews {
         let mut event = Event::new(now_ms, by, request.action.in_trail(), format!("review {id}"));
         event.reason = request.reason.clone();
         event.after = Some(match &request.scope {
-            Scope::Filter { query, .. } => json!({ "begun": true, "filter": query }),
+            Scope::Filter { query, .. } => json!({ "begun": true, "filter": for_the_trail(query) }),
             Scope::ArchivedBy(undone) => json!({ "begun": true, "archived_by": undone }),
             Scope::Ids(ids) => json!({ "begun": true, "messages": ids.len() }),
         });
@@ -500,6 +500,15 @@ fn repeated(made: Review, by: &By, request: &Request) -> Result<Review, ReviewEr
         "This form has already done something else: review {}. Open the page again, and send it from there.",
         made.id
     )))
+}
+
+/// A filter as the trail keeps it: what somebody looks for may be what a mask hides, so that it was given is kept, not what it was.
+fn for_the_trail(query: &str) -> String {
+    let kept = |piece: &str| match piece.split_once('=') {
+        Some((name @ ("q" | "key"), value)) if !value.is_empty() => format!("{name}=given"),
+        _ => piece.to_owned(),
+    };
+    query.split('&').map(kept).collect::<Vec<_>>().join("&")
 }
 
 fn in_a_replay(message: i64, batch: i64, asked: usize) -> String {

@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use crate::domain::clock::Clock;
 use crate::domain::lifecycle::{Outcome, Proof};
+use crate::domain::pacing::within_bytes;
 use crate::domain::proof::Look;
 use crate::domain::replay::BatchState;
 use crate::domain::settings::{DlqSettings, entry_for};
@@ -21,7 +22,7 @@ use crate::domain::verdict::IdempotencyVerdict;
 use crate::kafka::client::KafkaError;
 use crate::kafka::inspect::{Inspector, TopicPartition};
 use crate::kafka::scan::Scanner;
-use crate::store::leases::HeldLease;
+use crate::store::leases::{self, HeldLease};
 use crate::store::notify::Hint;
 use crate::store::outcomes::{self, AT_ONCE, GroupLooks, RETURNS_KNOWN_FOR_MS};
 use crate::store::replays::{Batch, ToCheck};
@@ -150,14 +151,16 @@ impl Verifier {
     pub async fn next_question(&mut self) -> Result<Option<Question>, VerifyError> {
         while let Some((batch, left)) = self.memory.to_ask.pop() {
             let after = self.memory.asked.get(&batch.id).copied().unwrap_or(0);
-            let ids = self.store.unproven_after(batch.id, after, ASKED_AT_ONCE).await?;
+            let next = self.store.unproven_after(batch.id, after, ASKED_AT_ONCE).await?;
+            let fit = within_bytes(next.iter().map(|(_, size)| *size));
+            let ids: Vec<i64> = next.iter().take(fit).map(|(message_id, _)| *message_id).collect();
             let Some(last) = ids.last().copied() else {
                 // Once around; the next turn begins at the first again.
                 self.memory.asked.remove(&batch.id);
                 continue;
             };
-            let was_full = ids.len() as i64 == ASKED_AT_ONCE;
-            if was_full {
+            let is_more = fit < next.len() || next.len() as i64 == ASKED_AT_ONCE;
+            if is_more {
                 self.memory.asked.insert(batch.id, last);
             } else {
                 self.memory.asked.remove(&batch.id);
@@ -169,7 +172,7 @@ impl Verifier {
                 transform: batch.plan.transform.clone(),
                 messages: self.store.to_check(&ids).await?,
             };
-            if was_full && left > 1 {
+            if is_more && left > 1 {
                 self.memory.to_ask.push((batch, left - 1));
             }
             return Ok(Some(question));
@@ -192,6 +195,10 @@ impl Verifier {
         if !verdicts.is_empty() && verdicts.iter().all(|(_, verdict)| *verdict == IdempotencyVerdict::CouldNotCheck) {
             // It does not answer: the rest of this batch waits for the next turn.
             self.memory.to_ask.retain(|(batch, _)| batch.id != question.batch_id);
+        }
+        // What was applied may have come back all the same: taken in before it was stored that it was sent.
+        if let Some(batch) = self.memory.batches.iter().find(|batch| batch.id == question.batch_id && !applied.is_empty()) {
+            self.recover_returns(lease, batch).await?;
         }
         self.settle(lease, question.batch_id, &applied, Outcome::Confirmed, Some(Proof::Ledger)).await
     }
@@ -315,14 +322,15 @@ impl Verifier {
             match looked {
                 Ok((id, seen)) => {
                     let now_ms = self.clock.now_ms();
-                    let before = self.store.group_looks(&self.cluster, &group, &topic).await?;
+                    let of_topic = id.clone().unwrap_or_else(|| topic.clone());
+                    let before = self.store.group_looks(&self.cluster, &group, &of_topic).await?;
                     let members: BTreeSet<String> = seen.members.into_iter().collect();
                     let looks = seen
                         .committed
                         .into_iter()
                         .map(|((_, partition), committed)| (partition, Look::after(before.get(&partition), committed, members.clone())));
-                    let looks = GroupLooks { group, topic, looks: looks.collect() };
-                    self.take_look(lease, &looks, id.as_deref(), now_ms).await?;
+                    let looks = GroupLooks { group, topic: of_topic, looks: looks.collect() };
+                    self.take_look(lease, &looks, (topic.as_str(), id.as_deref()), now_ms).await?;
                 }
                 Err(error) => {
                     // A proof survives the wait, as long as a member does.
@@ -337,17 +345,17 @@ impl Verifier {
         Ok(())
     }
 
-    /// Notes what the group has passed, then the look itself: should that be cut short, the next look says it again.
+    /// Notes what the group has passed in a topic (its name and Kafka's id of it), then the look itself: should that be cut short, the next look says it again.
     async fn take_look(
         &self,
         lease: Option<&HeldLease>,
         looks: &GroupLooks,
-        topic_id: Option<&str>,
+        (topic, topic_id): (&str, Option<&str>),
         now_ms: i64,
     ) -> Result<(), VerifyError> {
         let concerned = |batch: &&Batch| {
             let plan = &batch.plan;
-            let same_topic = plan.target == looks.topic && (plan.target_id.is_none() || plan.target_id.as_deref() == topic_id);
+            let same_topic = plan.target == topic && (plan.target_id.is_none() || plan.target_id.as_deref() == topic_id);
             same_topic && plan.group.as_ref() == Some(&looks.group) && batch.started_at_ms.is_some() && self.is_traceable(batch)
         };
         for batch in self.memory.batches.iter().filter(concerned) {
@@ -373,8 +381,8 @@ impl Verifier {
             by_dlq.entry(batch.dlq_id).or_default().push(batch);
         }
         for (dlq_id, batches) in by_dlq {
-            let lost_ms = self.store.nothing_lost_since(dlq_id).await?;
             if !self.memory.marks.contains_key(&dlq_id) {
+                let lost_ms = self.store.nothing_lost_since(dlq_id).await?;
                 if !self.any_due(&batches, lost_ms).await? {
                     continue;
                 }
@@ -392,6 +400,8 @@ impl Verifier {
                 Standing::Void => drop(self.memory.marks.remove(&dlq_id)),
                 Standing::Reached => {
                     let sampled_at_ms = mark.sampled_at_ms;
+                    // Intake's positions may have come there over records that it lost since: asked after them, that is known, too.
+                    let lost_ms = self.store.nothing_lost_since(dlq_id).await?;
                     for batch in &batches {
                         self.confirm(lease, batch, sampled_at_ms, lost_ms).await?;
                     }
@@ -512,7 +522,7 @@ impl Verifier {
     async fn begin_write(&self, lease: Option<&HeldLease>) -> Result<Tx, VerifyError> {
         let mut tx = self.store.begin().await?;
         match lease {
-            Some(lease) if !outcomes::lease_holds(&mut tx, lease).await? => Err(VerifyError::LeaseLost),
+            Some(lease) if !leases::holds(&mut tx, lease).await? => Err(VerifyError::LeaseLost),
             _ => Ok(tx),
         }
     }

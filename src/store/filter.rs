@@ -13,6 +13,7 @@ use super::bulk::short_hash;
 use super::counters::{ARRIVALS, ARRIVALS_COARSE, ARRIVALS_OF_EACH, COUNTS, OLDEST_OPEN, counted_kinds};
 use super::groups::folded;
 use super::messages::{MessageFilter, MessagePage, MessageRow, RawMessage, message_row};
+use super::replay_pages::{self, ItemCursor, ItemList};
 use super::samples::{DEPTHS_AT, NEWEST, SUCCEEDED};
 use super::sql_pieces::{Dialect, rows, text};
 use super::{Store, StoreError};
@@ -466,6 +467,17 @@ impl Store {
             plans.push((name, self.explain(Built { sql: sql.to_owned(), binds }).await?));
         }
         Ok(plans)
+    }
+
+    /// The query that [`Store::items_of_batch`] would run, as the database plans it. For the same tests.
+    pub async fn explain_items(&self, batch_id: i64, list: ItemList, after: ItemCursor, limit: i64) -> Result<String, StoreError> {
+        let (sql, word) = replay_pages::statement(list);
+        let mut binds = vec![Bind::Long(batch_id), Bind::Long(after.message_id), Bind::Long(limit)];
+        binds.extend(word.map(|word| Bind::Text(word.to_owned())));
+        if let ItemList::State(_) = list {
+            binds.extend([Bind::Int(after.stage), Bind::Long(after.place)]);
+        }
+        self.explain(Built { sql: sql.to_owned(), binds }).await
     }
 
     async fn explain(&self, built: Built) -> Result<String, StoreError> {

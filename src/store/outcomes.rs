@@ -4,7 +4,6 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
-use super::leases::HeldLease;
 use super::notify::Hint;
 use super::replays::{self, Batch, RawBatch, batch_row};
 use super::returns::{Link, write_links};
@@ -191,6 +190,12 @@ pub async fn recover_returns(tx: &mut Tx, batch: &Batch, now_ms: i64) -> Result<
         let traced = query.fetch_all(&mut *connection).await?;
         noted.into_iter().chain(traced).collect()
     })?;
+    if found.is_empty() {
+        return Ok(Resolved::default());
+    }
+    // Both ends of each link at once: what came back may be another batch's by now, and that is locked after its messages, too.
+    let ids: Vec<i64> = found.iter().flat_map(|item| [item.message_id, item.returned_as]).collect();
+    transitions::lock(tx, &ids).await?;
     let links: Vec<Link> =
         found.iter().map(|item| Link { id: item.returned_as, replay_of: item.message_id, lap: item.lap.saturating_add(1) }).collect();
     let resolutions: Vec<Resolution> = found
@@ -213,6 +218,8 @@ pub async fn recover_returns(tx: &mut Tx, batch: &Batch, now_ms: i64) -> Result<
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GroupLooks {
     pub group: String,
+    /// Kafka's id of the topic; its name only where the broker gives none. A topic that is made again under its name begins anew: what was gone over in the
+    /// one says nothing of the other.
     pub topic: String,
     /// By partition.
     pub looks: BTreeMap<i32, Look>,
@@ -277,8 +284,11 @@ pub async fn mark_passed(tx: &mut Tx, batch_id: i64, looks: &BTreeMap<i32, Look>
         return Ok(0);
     }
     in_tx!(tx, |connection| {
-        let query = sqlx::query(Db::MARK_PASSED).bind(batch_id).bind(rows(&stretches)).bind(at_ms).bind(limit);
-        query.execute(&mut *connection).await?.rows_affected()
+        let query = sqlx::query_scalar::<Db, i64>(Db::PASSED_ITEMS).bind(batch_id).bind(rows(&stretches)).bind(limit);
+        let list = rows(&query.fetch_all(&mut *connection).await?);
+        // As everybody does before the items: a take-in may be learning right now that some of these came back.
+        sqlx::query(Db::LOCK_MESSAGES).bind(&list).execute(&mut *connection).await?;
+        sqlx::query(Db::MARK_PASSED).bind(batch_id).bind(&list).bind(at_ms).execute(&mut *connection).await?.rows_affected()
     })
 }
 
@@ -329,17 +339,6 @@ fn ended(progress: &Progress) -> String {
     format!("verified: of {sent} sent {confirmed} confirmed ({confirmed_ledger} by ledger), {returned} returned, {unproven} not confirmed")
 }
 
-/// Whether the lease is still ours; nobody takes it over before the transaction ends.
-///
-/// # Errors
-/// The database could not be asked.
-pub async fn lease_holds(tx: &mut Tx, lease: &HeldLease) -> Result<bool, StoreError> {
-    in_tx!(tx, |connection| {
-        let row = sqlx::query_scalar::<Db, i64>(Db::LEASE_HOLDS).bind(text(&lease.name)).bind(lease.epoch);
-        row.fetch_optional(&mut *connection).await?.is_some()
-    })
-}
-
 /// A batch that had messages of a failure group, as its page lists it. The counts are the whole batch's.
 #[derive(Debug, Clone, PartialEq, Eq, sqlx::FromRow)]
 pub struct EarlierReplay {
@@ -381,7 +380,7 @@ impl Store {
         })
     }
 
-    /// What is known of a group's commits in a topic.
+    /// What is known of a group's commits in a topic, named as in [`GroupLooks`].
     ///
     /// # Errors
     /// The database could not be asked, or a list of members cannot be read back.
@@ -410,8 +409,8 @@ impl Store {
         write_one!(self, |pool| { sqlx::query(SQL).bind(text(cluster)).bind(before_ms).execute(pool).await?.rows_affected() })
     }
 
-    /// Forgets traces that no batch needs any more: those of DLQs of which nothing is open, and those older than whatever is; only from before `before_ms`, since
-    /// a batch may begin at this moment.
+    /// Forgets traces that no batch needs any more: those of DLQs of which nothing is open; only from before `before_ms`, since a batch may begin at this
+    /// moment.
     ///
     /// # Errors
     /// The database could not be asked.
@@ -423,13 +422,14 @@ impl Store {
         write_one!(self, |pool| { sqlx::query(SQL).bind(before_ms).bind(limit).execute(pool).await?.rows_affected() })
     }
 
-    /// Pending items of a batch after a message, in the order of their ids, at most `limit`.
+    /// Pending items of a batch after a message, with their sizes in bytes, in the order of their ids, at most `limit`.
     ///
     /// # Errors
     /// The database could not be asked.
-    pub async fn unproven_after(&self, batch_id: i64, after: i64, limit: i64) -> Result<Vec<i64>, StoreError> {
-        const SQL: &str = "SELECT message_id FROM replay_items WHERE batch_id = $1 AND message_id > $2 AND outcome = 'pending' ORDER BY message_id LIMIT $3";
-        read!(self, |pool| { sqlx::query_scalar::<Db, i64>(SQL).bind(batch_id).bind(after).bind(limit).fetch_all(pool).await? })
+    pub async fn unproven_after(&self, batch_id: i64, after: i64, limit: i64) -> Result<Vec<(i64, i64)>, StoreError> {
+        const SQL: &str = "SELECT i.message_id, m.size FROM replay_items i JOIN messages m ON m.id = i.message_id
+             WHERE i.batch_id = $1 AND i.message_id > $2 AND i.outcome = 'pending' ORDER BY i.message_id LIMIT $3";
+        read!(self, |pool| { sqlx::query_as::<Db, (i64, i64)>(SQL).bind(batch_id).bind(after).bind(limit).fetch_all(pool).await? })
     }
 
     /// Since when intake has read all that came into a DLQ: after the last record that was lost to it, in the topic's present life.

@@ -126,14 +126,6 @@ pub struct Outcomes {
     pub count: i64,
 }
 
-/// A batch that the executor has something to do for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, sqlx::FromRow)]
-pub struct Work {
-    pub batch_id: i64,
-    /// Some of its items may have been sent.
-    pub in_doubt: bool,
-}
-
 /// How an item moves on. What is None stays as it is.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
 pub struct ItemMove<'a> {
@@ -237,8 +229,8 @@ impl Store {
     ///
     /// # Errors
     /// The database could not be asked.
-    pub async fn replay_work(&self, cluster: &str) -> Result<Vec<Work>, StoreError> {
-        read!(self, |pool| { sqlx::query_as::<Db, Work>(Db::REPLAY_WORK).bind(text(cluster)).fetch_all(pool).await? })
+    pub async fn replay_work(&self, cluster: &str) -> Result<Vec<i64>, StoreError> {
+        read!(self, |pool| { sqlx::query_scalar::<Db, i64>(Db::REPLAY_WORK).bind(text(cluster)).fetch_all(pool).await? })
     }
 
     /// All items of steps up to `stage` that wait to be sent, in the order of their origin.
@@ -267,6 +259,18 @@ impl Store {
             .map(|raw| Ok((raw.message_id, ToSend::try_from(raw)?)))
             .collect::<Result<std::collections::HashMap<_, _>, StoreError>>()?;
         Ok(ids.iter().filter_map(|id| found.remove(id)).collect())
+    }
+
+    /// The sizes in bytes of messages, in the order of `ids`; of one that is not there, 0.
+    ///
+    /// # Errors
+    /// The database could not be asked.
+    pub async fn sizes(&self, ids: &[i64]) -> Result<Vec<i64>, StoreError> {
+        let list = rows(ids);
+        let found: Vec<(i64, i64)> =
+            read!(self, |pool| { sqlx::query_as::<Db, (i64, i64)>(Db::SIZES_OF).bind(&list).fetch_all(pool).await? })?;
+        let found: std::collections::HashMap<i64, i64> = found.into_iter().collect();
+        Ok(ids.iter().map(|id| found.get(id).copied().unwrap_or_default()).collect())
     }
 
     /// The first step of which items wait to be sent; None: nothing waits.
@@ -304,6 +308,17 @@ impl Store {
                 Ok(Outcomes { forecast, state, unchecked, count })
             })
             .collect()
+    }
+
+    /// Of the items that were sent at `from_ms` or later: how many came back, and how many there are. Looks at all items of the batch.
+    ///
+    /// # Errors
+    /// The database could not be asked.
+    pub async fn returned_of_sent(&self, batch_id: i64, from_ms: i64) -> Result<(i64, i64), StoreError> {
+        const SQL: &str =
+            "SELECT CAST(COALESCE(SUM(CASE WHEN outcome = 'returned' THEN 1 ELSE 0 END), 0) AS BIGINT), COUNT(*) FROM replay_items
+             WHERE batch_id = $1 AND sent_at_ms >= $2";
+        read!(self, |pool| { sqlx::query_as::<Db, (i64, i64)>(SQL).bind(batch_id).bind(from_ms).fetch_one(pool).await? })
     }
 
     /// Items of which nobody knows yet whether they were sent, in the order of their origin.

@@ -44,7 +44,10 @@ pub struct ItemRow {
     #[sqlx(rename = "record_offset")]
     pub offset: i64,
     pub business_key: Option<String>,
+    /// Not where it repeats a masked field, or may.
     pub record_key: Option<Vec<u8>>,
+    /// There is one that is not shown.
+    pub key_masked: bool,
     pub exception_class: Option<String>,
 }
 
@@ -100,11 +103,33 @@ macro_rules! item_rows {
     ($where:literal) => {
         concat!(
             "SELECT i.message_id, i.stage, i.place, i.state, i.outcome, i.proof, i.forecast, i.note, i.blocked_by, i.returned_as, i.target_partition, \
-             i.sent_offset, i.unchecked, i.lap, m.partition, m.record_offset, m.business_key, m.record_key, m.exception_class \
+             i.sent_offset, i.unchecked, i.lap, m.partition, m.record_offset, m.business_key, CASE WHEN m.key_hash IS NOT NULL THEN m.record_key END AS record_key, \
+             m.record_key IS NOT NULL AND m.key_hash IS NULL AS key_masked, m.exception_class \
              FROM replay_items i JOIN messages m ON m.id = i.message_id WHERE i.batch_id = $1 ",
             $where
         )
     };
+}
+
+/// How a list is read: `$1` the batch, `$2` the message of the cursor, `$3` how many; `$4` the word that is given with it, if there is one; `$5` and `$6`
+/// stage and place of the cursor, of a list by state.
+pub(super) fn statement(list: ItemList) -> (&'static str, Option<&'static str>) {
+    const ALL: &str = item_rows!("AND i.message_id > $2 ORDER BY i.message_id LIMIT $3");
+    const OF_STATE: &str =
+        item_rows!("AND i.state = $4 AND (i.stage, i.place, i.message_id) > ($5, $6, $2) ORDER BY i.stage, i.place, i.message_id LIMIT $3");
+    // The partial indexes are taken only where their own conditions stand in the query, too.
+    const OF_OUTCOME: &str =
+        item_rows!("AND i.outcome = $4 AND i.outcome IN ('returned', 'unproven') AND i.message_id > $2 ORDER BY i.message_id LIMIT $3");
+    const OF_PENDING: &str = item_rows!("AND i.outcome = $4 AND i.message_id > $2 ORDER BY i.message_id LIMIT $3");
+    const OF_FORECAST: &str =
+        item_rows!("AND i.forecast = $4 AND i.forecast <> 'send' AND i.message_id > $2 ORDER BY i.message_id LIMIT $3");
+    match list {
+        ItemList::All => (ALL, None),
+        ItemList::State(state) => (OF_STATE, Some(state.as_str())),
+        ItemList::Outcome(outcome @ (Outcome::Returned | Outcome::Unproven)) => (OF_OUTCOME, Some(outcome.as_str())),
+        ItemList::Outcome(outcome) => (OF_PENDING, Some(outcome.as_str())),
+        ItemList::Forecast(expected) => (OF_FORECAST, Some(expected.as_str())),
+    }
 }
 
 impl Store {
@@ -113,23 +138,7 @@ impl Store {
     /// # Errors
     /// The database could not be asked.
     pub async fn items_of_batch(&self, batch_id: i64, list: ItemList, after: ItemCursor, limit: i64) -> Result<ItemPage, StoreError> {
-        const ALL: &str = item_rows!("AND i.message_id > $2 ORDER BY i.message_id LIMIT $3");
-        const OF_STATE: &str = item_rows!(
-            "AND i.state = $4 AND (i.stage, i.place, i.message_id) > ($5, $6, $2) ORDER BY i.stage, i.place, i.message_id LIMIT $3"
-        );
-        // The partial indexes are taken only where their own conditions stand in the query, too.
-        const OF_OUTCOME: &str =
-            item_rows!("AND i.outcome = $4 AND i.outcome IN ('returned', 'unproven') AND i.message_id > $2 ORDER BY i.message_id LIMIT $3");
-        const OF_PENDING: &str = item_rows!("AND i.outcome = $4 AND i.message_id > $2 ORDER BY i.message_id LIMIT $3");
-        const OF_FORECAST: &str =
-            item_rows!("AND i.forecast = $4 AND i.forecast <> 'send' AND i.message_id > $2 ORDER BY i.message_id LIMIT $3");
-        let (sql, word) = match list {
-            ItemList::All => (ALL, None),
-            ItemList::State(state) => (OF_STATE, Some(state.as_str())),
-            ItemList::Outcome(outcome @ (Outcome::Returned | Outcome::Unproven)) => (OF_OUTCOME, Some(outcome.as_str())),
-            ItemList::Outcome(outcome) => (OF_PENDING, Some(outcome.as_str())),
-            ItemList::Forecast(expected) => (OF_FORECAST, Some(expected.as_str())),
-        };
+        let (sql, word) = statement(list);
         let mut items: Vec<ItemRow> = read!(self, |pool| {
             let mut query = sqlx::query_as::<Db, ItemRow>(sql).bind(batch_id).bind(after.message_id).bind(limit.saturating_add(1));
             if let Some(word) = word {

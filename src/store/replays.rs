@@ -295,16 +295,6 @@ impl Store {
         raw.map(Batch::try_from).transpose()
     }
 
-    /// The batch whose replay ids begin so.
-    ///
-    /// # Errors
-    /// As [`Store::batch`].
-    pub async fn batch_of_uid(&self, uid: &str) -> Result<Option<Batch>, StoreError> {
-        const SQL: &str = concat!(batch_row!(), "WHERE b.uid = $1");
-        let raw = read!(self, |pool| { sqlx::query_as::<Db, RawBatch>(SQL).bind(text(uid)).fetch_optional(pool).await? })?;
-        raw.map(Batch::try_from).transpose()
-    }
-
     /// Batches, newest first: those before the id `before`, at most `limit`.
     ///
     /// # Errors
@@ -323,17 +313,6 @@ impl Store {
         items.truncate(usize::try_from(limit).unwrap_or(usize::MAX));
         let next = items.last().filter(|_| more).map(|batch| batch.id);
         Ok(BatchPage { items, next })
-    }
-
-    /// Batches of a cluster in one state, oldest first.
-    ///
-    /// # Errors
-    /// As [`Store::batch`].
-    pub async fn batches_in(&self, cluster: &str, state: BatchState) -> Result<Vec<Batch>, StoreError> {
-        const SQL: &str = concat!(batch_row!(), "WHERE b.state = $1 AND d.cluster = $2 ORDER BY b.id");
-        let rows: Vec<RawBatch> =
-            read!(self, |pool| { sqlx::query_as::<Db, RawBatch>(SQL).bind(state.as_str()).bind(text(cluster)).fetch_all(pool).await? })?;
-        rows.into_iter().map(Batch::try_from).collect()
     }
 
     /// Who has approved a batch, in order.
@@ -584,13 +563,13 @@ pub struct Preflighted<'a> {
     pub note: Option<&'a str>,
 }
 
-/// Stores forecast, warnings and digest: the preflight is through.
+/// Stores forecast, warnings and digest: the preflight is through. The pace of the plan is the one that is agreed to, also where it was lowered meanwhile.
 ///
 /// # Errors
 /// The database could not be asked.
 pub async fn set_preflight(tx: &mut Tx, batch_id: i64, through: &Preflighted<'_>) -> Result<(), StoreError> {
     const SQL: &str = "UPDATE batches SET step = $2, step_after = 0, forecast = $3, warnings = $4, quorum = $5, digest = $6, agreement = $7, note = $8, \
-         version = version + 1 WHERE id = $1";
+         agreed_per_second = NULL, version = version + 1 WHERE id = $1";
     let (forecast, warnings) = (to_json(through.forecast), to_json(&through.warnings));
     let (digest, agreement) = (through.agreement.map(Agreement::digest), through.agreement.map(to_json));
     in_tx!(tx, |connection| {
@@ -816,7 +795,8 @@ struct ForecastRow {
 }
 
 /// Stores what the preflight expects of items, and that it is not known yet when they go (`staged`: they all go at once). Of ids in `(after, upto]`
-/// that have ended before (a halted batch that is preflighted anew) it is noted that they stand in the way of what follows.
+/// that have ended before (a halted batch that is preflighted anew) the forecast is how they ended: so it shows what stands in the way of what follows, and
+/// they are no part of what execution finds otherwise than was approved.
 ///
 /// # Errors
 /// The database could not be asked.
@@ -827,8 +807,20 @@ pub async fn set_forecasts(
     items: &[ItemForecast<'_>],
     staged: bool,
 ) -> Result<(), StoreError> {
-    const ENDED: &str = "UPDATE replay_items SET forecast = 'held' WHERE batch_id = $1 AND message_id > $2 AND message_id <= $3
-         AND state IN ('held', 'archived', 'not_sent', 'intended', 'blocked') AND (forecast IS NULL OR forecast <> 'held')";
+    // What is in doubt keeps its forecast: before anything else goes it is known how that ended.
+    macro_rules! as_ended {
+        () => {
+            "CASE state WHEN 'sent' THEN CASE WHEN unchecked THEN 'send_unchecked' ELSE 'send' END WHEN 'already_applied' THEN 'already_applied'
+                WHEN 'archived' THEN CASE WHEN forecast = 'unsafe' THEN 'unsafe' ELSE 'incompatible' END ELSE 'held' END"
+        };
+    }
+    const ENDED: &str = concat!(
+        "UPDATE replay_items SET forecast = ",
+        as_ended!(),
+        " WHERE batch_id = $1 AND message_id > $2 AND message_id <= $3 AND state NOT IN ('pending', 'intended') AND (forecast IS NULL OR forecast <> ",
+        as_ended!(),
+        ")"
+    );
     let row = |item: &ItemForecast<'_>| ForecastRow {
         message_id: item.message_id,
         forecast: item.expected.as_str(),
@@ -890,6 +882,8 @@ pub async fn set_stages(tx: &mut Tx, batch_id: i64, items: &[Staged]) -> Result<
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Released {
     pub items: u64,
+    /// Whether more may be left. Somebody else may have given back what was looked at here, so `items` says nothing of that.
+    pub more: bool,
     /// Of those, the messages that the batch had taken up.
     pub taken_up: Vec<i64>,
 }
@@ -900,16 +894,17 @@ pub struct Released {
 /// The database could not be asked.
 pub async fn release(tx: &mut Tx, batch_id: i64, limit: i64, note: &str, now_ms: i64) -> Result<Released, StoreError> {
     const PICK: &str = "SELECT message_id FROM replay_items WHERE batch_id = $1 AND state = 'pending' ORDER BY message_id LIMIT $2";
-    let released: Vec<(i64, bool)> = in_tx!(tx, |connection| {
+    let (looked_at, released): (usize, Vec<(i64, bool)>) = in_tx!(tx, |connection| {
         let ids = sqlx::query_scalar::<Db, i64>(PICK).bind(batch_id).bind(limit).fetch_all(&mut *connection).await?;
         let list = rows(&ids);
         sqlx::query(Db::LOCK_MESSAGES).bind(&list).execute(&mut *connection).await?;
         let query = sqlx::query_as::<Db, (i64, bool)>(Db::RELEASE_ITEMS).bind(batch_id).bind(&list).bind(text(note)).bind(now_ms);
-        query.bind(ItemState::NotSent.as_str()).bind(false).fetch_all(&mut *connection).await?
+        (ids.len(), query.bind(ItemState::NotSent.as_str()).bind(false).fetch_all(&mut *connection).await?)
     })?;
+    let more = i64::try_from(looked_at).is_ok_and(|looked_at| looked_at >= limit);
     let mut taken_up: Vec<i64> = released.iter().filter(|(_, taken_up)| *taken_up).map(|(id, _)| *id).collect();
     taken_up.sort_unstable();
-    Ok(Released { items: released.len() as u64, taken_up })
+    Ok(Released { items: released.len() as u64, more, taken_up })
 }
 
 #[derive(sqlx::FromRow)]
@@ -1140,6 +1135,16 @@ impl Store {
             " i JOIN messages m ON m.id = i.message_id ORDER BY i.message_id"
         );
         read!(self, |pool| { sqlx::query_as::<Db, (i64, Vec<u8>)>(SQL).bind(batch_id).bind(after).bind(limit).fetch_all(pool).await? })
+    }
+
+    /// Whether a pending item of a batch came from another topic than this, or from one that nobody knows. Looks through them until it finds one.
+    ///
+    /// # Errors
+    /// The database could not be asked.
+    pub async fn has_stranger(&self, batch_id: i64, topic: &str) -> Result<bool, StoreError> {
+        const SQL: &str = "SELECT EXISTS (SELECT 1 FROM replay_items i JOIN messages m ON m.id = i.message_id
+             WHERE i.batch_id = $1 AND i.state = 'pending' AND (m.origin_topic IS NULL OR m.origin_topic <> $2))";
+        read!(self, |pool| { sqlx::query_scalar::<Db, bool>(SQL).bind(batch_id).bind(text(topic)).fetch_one(pool).await? })
     }
 
     /// The failure groups that a batch's pending items are of; at most `limit`.

@@ -117,6 +117,8 @@ pub(super) trait Dialect {
     const MOVE_ITEMS: &'static str;
     /// The pending items among the ids `$2` of the batch `$1`, with message and body.
     const ITEMS_TO_SEND: &'static str;
+    /// The size of each of the messages `$1` (a JSON list of ids).
+    const SIZES_OF: &'static str;
     /// The batches of the cluster `$1` that are approved or executing, and those of which something is in doubt.
     const REPLAY_WORK: &'static str;
     /// Where the items with the ids `$2` stand in the order of the batch `$1`.
@@ -148,7 +150,9 @@ pub(super) trait Dialect {
     const TARGETS_SENT_TO: &'static str;
     /// Replaces the looks `$1`, `[{cluster, consumer_group, topic, partition, at_ms, committed, passed_from, members}]`, unless there are newer ones.
     const SAVE_LOOKS: &'static str;
-    /// At most `$4` pending items of the batch `$1` that lie in the stretches `$2`, `[{partition, from_offset, to_offset}]`, are passed as of `$3`.
+    /// At most `$3` pending items of the batch `$1` that are not known to be passed and lie in the stretches `$2`, `[{partition, from_offset, to_offset}]`.
+    const PASSED_ITEMS: &'static str;
+    /// The items of the batch `$1` with the ids `$2` (a JSON list) are passed as of `$3`, where they still are pending.
     const MARK_PASSED: &'static str;
 }
 
@@ -345,12 +349,12 @@ macro_rules! move_items {
 macro_rules! replay_work {
     ($items:literal) => {
         concat!(
-            "SELECT b.id AS batch_id, MAX(w.in_doubt) > 0 AS in_doubt FROM (
-                SELECT id, 0 AS in_doubt FROM batches WHERE state IN ('approved', 'executing')
-                UNION ALL SELECT DISTINCT batch_id, 1 FROM ",
+            "SELECT b.id FROM (
+                SELECT id FROM batches WHERE state IN ('approved', 'executing')
+                UNION SELECT batch_id FROM ",
             $items,
             " WHERE state = 'intended') w
-             JOIN batches b ON b.id = w.id JOIN dlqs d ON d.id = b.dlq_id WHERE d.cluster = $1 GROUP BY b.id ORDER BY b.id"
+             JOIN batches b ON b.id = w.id JOIN dlqs d ON d.id = b.dlq_id WHERE d.cluster = $1 ORDER BY b.id"
         )
     };
 }
@@ -494,12 +498,21 @@ macro_rules! save_looks {
     };
 }
 
-macro_rules! mark_passed {
+macro_rules! passed_items {
     ($db:ident) => {
-        concat!("UPDATE replay_items SET passed_at_ms = $3 WHERE batch_id + 0 = $1 AND message_id IN (SELECT i.message_id FROM ",
-            listed!($db "$2" ("partition" "INTEGER", "from_offset" "BIGINT", "to_offset" "BIGINT")),
+        concat!("SELECT i.message_id FROM ", listed!($db "$2" ("partition" "INTEGER", "from_offset" "BIGINT", "to_offset" "BIGINT")),
             " JOIN replay_items i ON i.batch_id = $1 AND i.target_partition = x.partition AND i.sent_offset >= x.from_offset AND i.sent_offset < x.to_offset
-             WHERE i.outcome = 'pending' AND i.passed_at_ms IS NULL LIMIT $4)")
+             WHERE i.outcome = 'pending' AND i.passed_at_ms IS NULL LIMIT $3")
+    };
+}
+
+macro_rules! mark_passed {
+    ($ids:literal) => {
+        concat!(
+            "UPDATE replay_items SET passed_at_ms = $3 WHERE batch_id + 0 = $1 AND message_id IN (",
+            $ids,
+            ") AND outcome = 'pending' AND passed_at_ms IS NULL"
+        )
     };
 }
 
@@ -624,6 +637,9 @@ dialects! {
         items_to_send!("json_array_elements_text($2::json) AS ids CROSS JOIN LATERAL (
             SELECT * FROM replay_items WHERE batch_id = $1 AND message_id = ids.value::BIGINT AND state = 'pending' LIMIT 1) i"),
         items_to_send!("json_each($2) AS ids CROSS JOIN replay_items i ON i.batch_id = $1 AND i.message_id = ids.value AND i.state = 'pending'");
+    SIZES_OF:
+        "SELECT id, size FROM messages WHERE id IN (SELECT value::BIGINT FROM json_array_elements_text($1::json))",
+        "SELECT id, size FROM messages WHERE id IN (SELECT value FROM json_each($1))";
     REPLAY_WORK: replay_work!("replay_items"), replay_work!("replay_items INDEXED BY replay_items_intended");
     PLACES_OF_ITEMS:
         "SELECT i.message_id, i.place FROM json_array_elements_text($2::json) AS ids CROSS JOIN LATERAL (
@@ -651,7 +667,9 @@ dialects! {
         "SELECT DISTINCT dlq_id, group_id FROM messages WHERE id IN (SELECT value FROM json_each($1))";
     TARGETS_SENT_TO: targets_sent_to!(postgres), targets_sent_to!(sqlite);
     SAVE_LOOKS: save_looks!(postgres), save_looks!(sqlite);
-    MARK_PASSED: mark_passed!(postgres), mark_passed!(sqlite);
+    PASSED_ITEMS: passed_items!(postgres), passed_items!(sqlite);
+    MARK_PASSED:
+        mark_passed!("SELECT value::BIGINT FROM json_array_elements_text($2::json)"), mark_passed!("SELECT value FROM json_each($2)");
     FOR_EACH:
         "SELECT c.id FROM {outer} CROSS JOIN LATERAL ({inner}) c",
         "SELECT c.value AS id FROM {outer} CROSS JOIN json_each((SELECT json_group_array(i.id) FROM ({inner}) i)) c";

@@ -9,7 +9,6 @@ mod frame;
 mod guard;
 pub mod pages;
 pub mod routes;
-mod sign_in_limit;
 mod state;
 pub mod view;
 

@@ -9,7 +9,6 @@ use tokio_util::sync::CancellationToken;
 use tower_http::csrf::CsrfLayer;
 
 use super::pages::live::Live;
-use super::sign_in_limit::SignInLimit;
 use crate::domain::clock::Clock;
 use crate::domain::readiness::Checks;
 use crate::domain::settings::{DlqSettings, settings_for};
@@ -22,6 +21,7 @@ use crate::services::intake::ClusterStatus;
 use crate::services::messages::Messages;
 use crate::services::replay::Replays;
 use crate::services::review::Reviews;
+use crate::services::sign_in_limit::SignInLimit;
 use crate::store::{Store, StoreError};
 
 /// What the configuration says that pages and API need.
@@ -224,6 +224,12 @@ impl FromRef<AppState> for Groups {
 impl FromRef<AppState> for Replays {
     fn from_ref(state: &AppState) -> Replays {
         state.replays.clone()
+    }
+}
+
+impl FromRef<AppState> for Arc<SignInLimit> {
+    fn from_ref(state: &AppState) -> Arc<SignInLimit> {
+        Arc::clone(&state.sign_ins)
     }
 }
 

@@ -3,14 +3,15 @@
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use futures_util::{StreamExt as _, stream};
 use serde_json::json;
 use sha2::{Digest as _, Sha256};
 
 use super::Entry;
-use crate::domain::mask::{MASK, MaskedValues, hides_key, masked};
-use crate::domain::record::{Record, clip, display_text_within};
+use crate::domain::mask::{MASK, MaskedValues, hides_key};
+use crate::domain::record::{Record, clip};
 use crate::domain::template::KeyTemplate;
 use crate::domain::terms::{Fence, Ledger, RedisLedger, Schema, Tier};
 use crate::domain::verdict::{Checked, IdempotencyVerdict, SchemaVerdict, idempotency, message_age_s};
@@ -24,8 +25,6 @@ const AT_ONCE: usize = 4;
 const CHUNK: usize = LOOK_UP;
 /// How long the schema check of a chunk may take before it counts as one that cannot be made.
 const SCHEMA_PATIENCE: std::time::Duration = std::time::Duration::from_secs(60);
-/// Bytes of a document that a preview shows.
-const PREVIEW: usize = 256 * 1024;
 /// Characters of a transform's hash by which it is named.
 const HASH_SHOWN: usize = 12;
 
@@ -45,17 +44,6 @@ pub struct Candidate {
 pub struct Checker {
     pub schemas: Arc<Schemas>,
     pub ledgers: Arc<BTreeMap<String, Ledgers>>,
-}
-
-/// What a transform makes of one message, for people; masked fields are masked.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Preview {
-    /// The value as it is, JSON laid out on lines.
-    pub before: String,
-    /// What would be sent instead. None: the transform is not needed or gives nothing that fits; `note` says which.
-    pub after: Option<String>,
-    pub verdict: SchemaVerdict,
-    pub note: Option<String>,
 }
 
 impl Checker {
@@ -85,20 +73,6 @@ impl Checker {
     ) -> Vec<IdempotencyVerdict> {
         let chunks: Vec<_> = messages.chunks(CHUNK).map(|chunk| self.ledger_says_chunk(entry, transform, chunk, now_ms)).collect();
         stream::iter(chunks).buffered(AT_ONCE).concat().await
-    }
-
-    /// What a transform (`transform`, or else the configuration's) makes of one message.
-    pub async fn transform_preview(&self, entry: Entry<'_>, transform: Option<&str>, message: &Candidate) -> Preview {
-        let mask = &entry.settings.mask;
-        let value = message.record.value.as_deref();
-        let payload = self.payloads(entry, transform, std::slice::from_ref(message)).await.pop().unwrap_or_else(Payload::stopped);
-        // The filter's own words may quote what is masked.
-        let note = match (&payload.said_by_filter, payload.note) {
-            (Some(said), Some(note)) => Some(format!("{note}: {}", MaskedValues::of(value, mask).hide(said))),
-            (_, note) => note,
-        };
-        let after = payload.transformed.as_deref().map(|bytes| laid_out(bytes, mask));
-        Preview { before: value.map_or_else(|| "null".to_owned(), |bytes| laid_out(bytes, mask)), after, verdict: payload.verdict, note }
     }
 
     /// A fingerprint of all settings that decide the checks, contents of schema and transform files included. It is part of a batch's digest.
@@ -163,7 +137,8 @@ impl Checker {
                     (verdict, Some(payload.key.as_ref().err().cloned().unwrap_or(words)))
                 }
             };
-            let (asked, answered) = shown(message, payload.key.as_deref().ok().filter(|_| own.is_some()), answered, mask);
+            let key = payload.key.as_deref().ok().filter(|_| own.is_some());
+            let (asked, answered) = shown(message, key, payload.is_key_made, answered, mask);
             Checked {
                 message_id: message.message_id,
                 at_ms: now_ms,
@@ -174,6 +149,7 @@ impl Checker {
                 asked,
                 answered,
                 others,
+                beyond_waivers: payload.beyond_waivers,
             }
         };
         messages.iter().zip(&payloads).zip(others).map(one).collect()
@@ -227,18 +203,24 @@ impl Checker {
             None => None,
         };
         let key = terms.idempotency.as_ref().map(|check| &check.key).or(entry.settings.business_key.as_ref());
+        let given_up = Arc::new(AtomicBool::new(false));
         let work = Work {
             messages: messages.to_vec(),
             schema,
             transform: self.transform(entry, transform).await,
             fences: terms.schema.as_ref().map(|check| check.fences.clone()).unwrap_or_default(),
             key: key.cloned(),
+            asks_ledger: terms.idempotency.is_some(),
             mask: entry.settings.mask.clone(),
+            given_up: Arc::clone(&given_up),
         };
         let done = tokio::task::spawn_blocking(move || deep(|| work.done()));
         match tokio::time::timeout(SCHEMA_PATIENCE, done).await {
             Ok(Ok(Some(payloads))) => payloads,
-            _ => messages.iter().map(|_| Payload::stopped()).collect(),
+            _ => {
+                given_up.store(true, Ordering::Relaxed);
+                messages.iter().map(|_| Payload::stopped()).collect()
+            }
         }
     }
 
@@ -258,30 +240,22 @@ fn age_s(message: &Candidate, now_ms: i64) -> Option<u64> {
     message_age_s(message.origin_at_ms, message.timestamp_suspect, now_ms)
 }
 
-/// Key and answer as pages may show them: a key that repeats a masked field, or may, is hidden, and so is what an answer quotes of it.
-fn shown(message: &Candidate, key: Option<&str>, answered: Option<String>, mask: &[String]) -> (Option<String>, Option<String>) {
+/// Key and answer as pages may show them: a key that repeats a masked field, or may, is hidden, and so is what an answer quotes of it. A key that a
+/// transform made (`is_made`) may be a part of one.
+fn shown(
+    message: &Candidate,
+    key: Option<&str>,
+    is_made: bool,
+    answered: Option<String>,
+    mask: &[String],
+) -> (Option<String>, Option<String>) {
     let value = message.record.value.as_deref();
     match key {
-        Some(key) if !mask.is_empty() && hides_key(value, mask, key.as_bytes()) => {
+        Some(key) if !mask.is_empty() && (is_made || hides_key(value, mask, key.as_bytes())) => {
             let answered = answered.map(|words| MaskedValues::of(value, mask).hide(&words.replace(key, MASK)).into_owned());
             (Some(MASK.to_owned()), answered)
         }
         key => (key.map(str::to_owned), answered),
-    }
-}
-
-/// JSON on lines, masked; what is no JSON as text, unless something is masked in it.
-fn laid_out(bytes: &[u8], mask: &[String]) -> String {
-    let shown = match mask {
-        [] => Some(display_text_within(bytes, bytes.len())),
-        mask => masked(bytes, mask).ok().map(|(text, _)| text),
-    };
-    let Some(text) = shown else { return MASK.to_owned() };
-    let pretty = serde_json::from_str::<serde_json::Value>(&text).ok().and_then(|value| serde_json::to_string_pretty(&value).ok());
-    let text = pretty.unwrap_or(text);
-    match clip(&text, PREVIEW) {
-        clipped if clipped.len() < text.len() => format!("{clipped}…"),
-        _ => text,
     }
 }
 
@@ -320,20 +294,28 @@ struct Payload {
     verdict: SchemaVerdict,
     note: Option<String>,
     transformed: Option<Vec<u8>>,
-    /// The words of a filter that failed, which may quote the payload.
-    said_by_filter: Option<String>,
     /// Or why there is none.
     key: Result<String, String>,
+    /// The transform alone yields the key: the message as it is has none.
+    is_key_made: bool,
+    /// See [`Checked::beyond_waivers`].
+    beyond_waivers: bool,
 }
 
 impl Payload {
     fn plain(verdict: SchemaVerdict, note: Option<String>) -> Payload {
-        Payload { verdict, note, transformed: None, said_by_filter: None, key: Err(String::new()) }
+        Payload { verdict, note, transformed: None, key: Err(String::new()), is_key_made: false, beyond_waivers: false }
     }
 
     fn stopped() -> Payload {
         let why = "the check took too long or stopped";
         Payload { key: Err(why.to_owned()), ..Payload::plain(SchemaVerdict::CouldNotCheck, Some(why.to_owned())) }
+    }
+
+    /// Known not to fit as it is, and what would make it fit cannot be used or judged now.
+    fn stuck(misfit: &str, why: &str) -> Payload {
+        let note = format!("{misfit}; {why}. It does not fit as it is, so no waiver lets it go");
+        Payload { beyond_waivers: true, ..Payload::plain(SchemaVerdict::CouldNotCheck, Some(note)) }
     }
 }
 
@@ -347,65 +329,68 @@ struct Work {
     fences: Vec<Fence>,
     /// None: neither a ledger nor a business key is configured.
     key: Option<KeyTemplate>,
+    /// A ledger is asked for the key.
+    asks_ledger: bool,
     mask: Vec<String>,
+    /// Nobody waits for the rest any more.
+    given_up: Arc<AtomicBool>,
 }
 
 impl Work {
     fn done(self) -> Vec<Payload> {
         let one = |message: &Candidate| {
-            let mut payload = self.payload(message);
-            payload.key = self.key(message, payload.transformed.as_deref());
-            payload
+            let payload = self.payload(message);
+            self.with_key(message, payload)
         };
         // A decoder that a payload brings down takes no other message with it.
-        let caught = |message| catch_unwind(AssertUnwindSafe(|| one(message))).unwrap_or_else(|_| Payload::stopped());
+        let caught = |message| match self.given_up.load(Ordering::Relaxed) {
+            true => Payload::stopped(),
+            false => catch_unwind(AssertUnwindSafe(|| one(message))).unwrap_or_else(|_| Payload::stopped()),
+        };
         self.messages.iter().map(caught).collect()
     }
 
     fn payload(&self, message: &Candidate) -> Payload {
         use SchemaVerdict::{Compatible, CouldNotCheck, Incompatible, NotConfigured};
-        let schema = match &self.schema {
-            None => {
-                let unused = "the transform is not used: no schema says whether its output fits";
-                return Payload::plain(NotConfigured, self.transform.as_ref().map(|_| unused.to_owned()));
-            }
-            Some(Err(why)) => return Payload::plain(CouldNotCheck, Some(why.clone())),
-            Some(Ok(schema)) => schema,
-        };
+        let Some(schema) = &self.schema else { return Payload::plain(NotConfigured, None) };
         let Some(value) = message.record.value.as_deref() else {
             return Payload::plain(CouldNotCheck, Some("the value is null: there is no payload that could fit".to_owned()));
         };
-        let misfit = match self.fence(message) {
-            Some(fence) => format!("older than the format cutover of {}: {}", instant(fence.before_ms), fence.reason),
-            None => match schema.judge(value, &self.mask) {
+        let too_old =
+            self.fence(message).map(|fence| format!("older than the format cutover of {}: {}", instant(fence.before_ms), fence.reason));
+        let (schema, misfit) = match (schema, too_old) {
+            (Ok(schema), Some(misfit)) => (schema, misfit),
+            (Err(why), Some(misfit)) => return Payload::stuck(&misfit, why),
+            (Err(why), None) => return Payload::plain(CouldNotCheck, Some(why.clone())),
+            (Ok(schema), None) => match schema.judge(value, &self.mask) {
                 Fit::Fits => return Payload::plain(Compatible, None),
                 Fit::Unclear(why) => return Payload::plain(CouldNotCheck, Some(why)),
-                Fit::Unfit(why) => why,
+                Fit::Unfit(why) => (schema, why),
             },
         };
         match &self.transform {
             None => Payload::plain(Incompatible, Some(misfit)),
-            Some(Err(why)) => Payload::plain(CouldNotCheck, Some(format!("{misfit}; {why}"))),
+            Some(Err(why)) => Payload::stuck(&misfit, why),
             Some(Ok(transform)) => self.transformed(schema, transform, value, &misfit),
         }
     }
 
     fn transformed(&self, schema: &Current, transform: &Transform, value: &[u8], misfit: &str) -> Payload {
-        use SchemaVerdict::{CouldNotCheck, Incompatible, Transformed};
+        use SchemaVerdict::{Incompatible, Transformed};
+        /// A filter may carry what is masked anywhere, into a name too: where something is masked, no place in its output is named.
+        static EVERYTHING: [String; 1] = [String::new()];
+        let mask = if self.mask.is_empty() { &[][..] } else { &EVERYTHING[..] };
         let name = format!("transform {}", clip(transform.hash(), HASH_SHOWN));
         let note = |said: &str| Some(format!("{misfit}; {name}: {said}"));
         match schema.transformed(transform, value) {
-            Ok(output) => match schema.judge(&output, &self.mask) {
+            Ok(output) => match schema.judge(&output, mask) {
                 Fit::Fits => Payload { transformed: Some(output), ..Payload::plain(Transformed, Some(format!("{name}: {misfit}"))) },
                 Fit::Unfit(why) => Payload::plain(Incompatible, note(&format!("its output does not fit: {why}"))),
-                Fit::Unclear(why) => Payload::plain(CouldNotCheck, note(&why)),
+                Fit::Unclear(why) => Payload::stuck(misfit, &format!("{name}: {why}")),
             },
-            Err(refusal @ Refusal::Limit) => Payload::plain(CouldNotCheck, note(&refusal.to_string())),
-            Err(refusal) => {
-                let said = note(&refusal.to_string());
-                let said_by_filter = if let Refusal::Failed { text } = refusal { Some(text) } else { None };
-                Payload { said_by_filter, ..Payload::plain(Incompatible, said) }
-            }
+            Err(refusal @ Refusal::Limit) => Payload::stuck(misfit, &format!("{name}: {refusal}")),
+            // Its own words may quote the payload: they are not kept.
+            Err(refusal) => Payload::plain(Incompatible, note(&refusal.to_string())),
         }
     }
 
@@ -415,17 +400,33 @@ impl Work {
         self.fences.iter().find(|fence| at_ms.is_none_or(|at_ms| at_ms < fence.before_ms))
     }
 
-    fn key(&self, message: &Candidate, transformed: Option<&[u8]>) -> Result<String, String> {
-        let Some(template) = &self.key else { return Err("no key template is configured".to_owned()) };
+    /// With the key of the bytes to be sent. Where the message as it is yields one too, both must agree: what the ledger says of the one says nothing of
+    /// the other, and a consumer that is idempotent is so by its key.
+    fn with_key(&self, message: &Candidate, mut payload: Payload) -> Payload {
+        let Some(template) = &self.key else {
+            payload.key = Err("no key template is configured".to_owned());
+            return payload;
+        };
         let nothing = || format!("the key template {} yields nothing for this message", template.source());
         let original = template.render(&message.record);
-        let Some(transformed) = transformed else { return original.ok_or_else(nothing) };
-        let sent = Record { value: Some(transformed.to_vec()), ..message.record.clone() };
-        match (original, template.render(&sent)) {
-            (_, None) => Err(nothing()),
-            (Some(before), Some(after)) if before != after => Err("the transform changes the key".to_owned()),
-            (_, Some(after)) => Ok(after),
-        }
+        let Some(transformed) = &payload.transformed else {
+            payload.key = original.ok_or_else(nothing);
+            return payload;
+        };
+        let sent = Record { value: Some(transformed.clone()), ..message.record.clone() };
+        payload.key = match (original, template.render(&sent)) {
+            (None, None) => Err(nothing()),
+            (None, Some(after)) => {
+                payload.is_key_made = true;
+                Ok(after)
+            }
+            (Some(before), Some(after)) if before == after => Ok(after),
+            (Some(_), _) => {
+                payload.beyond_waivers |= self.asks_ledger;
+                Err("the transform changes the key, and no waiver is of that".to_owned())
+            }
+        };
+        payload
     }
 }
 

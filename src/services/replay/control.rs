@@ -92,9 +92,14 @@ impl Replays {
     /// A halted batch, or a proposal whose plan does not hold any more, becomes a draft again and is preflighted anew.
     ///
     /// # Errors
-    /// As [`Replays::pause`].
+    /// As [`Replays::pause`]; it is an emergency replay that was begun.
     pub async fn reopen(&self, who: &Decider, batch_id: i64) -> Result<Batch, ReplayError> {
         let (mut tx, now) = self.taken(who, batch_id).await?;
+        if now.emergency && now.started_at_ms.is_some() {
+            // Who approved what was sent, and that a second person has to look at it, would be gone with the approval.
+            let why = "an emergency replay that was begun is not approved once more: stop it, and propose what is left anew".to_owned();
+            return Err(ReplayError::Conflict(why));
+        }
         let note = format!("reopened by {}", who.by.actor);
         self.shift(&mut tx, &now, BatchMove::Reopen, Some(&note)).await?;
         // Its proposer, or whoever reopened it, looks at the new forecast before it is put up again.

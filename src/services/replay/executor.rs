@@ -15,7 +15,7 @@ use super::pace::Pace;
 use super::{Cluster, Entry, ReplayError, Replays};
 use crate::domain::audit::{Action, By, Event};
 use crate::domain::clock::Clock;
-use crate::domain::replay::{BatchMove, BatchState};
+use crate::domain::replay::{BatchMove, BatchState, Plan};
 use crate::domain::sending::{Drift, InTheWay};
 use crate::kafka::client::KafkaError;
 use crate::kafka::producer::Producer;
@@ -23,7 +23,6 @@ use crate::kafka::scan::Scanner;
 use crate::kafka::target::Target;
 use crate::store::leases::{self, HeldLease, LeaseWatch};
 use crate::store::notify::Hint;
-use crate::store::replay_items::Work;
 use crate::store::replays::{self, Batch, Moved};
 use crate::store::{StoreError, Tx, audit, replay_items};
 use crate::telemetry;
@@ -100,16 +99,27 @@ pub(super) struct Run {
     pub unsettled: Vec<super::send::Known>,
     /// Since when something that this executor sent is in doubt.
     pub doubt_since: Option<Duration>,
+    /// What was said of the first of it.
+    pub doubt_reason: Option<String>,
+    /// As it was when this turn began.
+    state: Option<BatchState>,
     /// Since when its target is not there.
     pub missing_since: Option<Duration>,
     /// Messages in doubt that would fail again, and why.
     pub lasting: HashMap<i64, String>,
-    /// Since when a check could not run, and when it is tried again.
+    /// Since when a check could not run.
     pub unchecked_since: Option<Duration>,
     /// The kind and the words of why it waits, as last stored.
     said: Option<(&'static str, String)>,
     /// The last failure that was logged.
     failed: Option<String>,
+}
+
+impl Run {
+    /// Whether what was said last of why it waits is of this kind: it stands until that is over.
+    pub fn says_of(&self, kind: &str) -> bool {
+        self.said.as_ref().is_some_and(|(said, _)| *said == kind)
+    }
 }
 
 /// What is known of a batch while it executes.
@@ -188,8 +198,9 @@ impl Executor {
                     match work {
                         Ok(work) => {
                             failed = None;
-                            idle.retain(|id, run| !run.unsettled.is_empty() || work.iter().any(|work| work.batch_id == *id));
-                            let begun: Vec<i64> = work.iter().map(|work| work.batch_id).chain(idle.keys().copied()).collect();
+                            idle.retain(|id, run| !run.unsettled.is_empty() || work.contains(id));
+                            self.pace.keep(|id| work.contains(&id) || busy.contains(&id));
+                            let begun: Vec<i64> = work.iter().copied().chain(idle.keys().copied()).collect();
                             for batch_id in begun {
                                 if busy.insert(batch_id) {
                                     let run = idle.remove(&batch_id).unwrap_or_else(|| Run { batch_id, ..Run::default() });
@@ -208,7 +219,7 @@ impl Executor {
     }
 
     /// What there is to do, a look's time from now.
-    async fn work(&self) -> Result<Vec<Work>, StoreError> {
+    async fn work(&self) -> Result<Vec<i64>, StoreError> {
         tokio::time::sleep(self.timing.look_every).await;
         self.replays.store.replay_work(&self.cluster.settings.name).await
     }
@@ -232,7 +243,7 @@ impl Executor {
             // Why it waited under who had the lease before.
             run.said = batch.note.clone().map(|note| ("before", note));
         }
-        run.dlq_id = Some(batch.dlq_id);
+        (run.dlq_id, run.state) = (Some(batch.dlq_id), Some(batch.state));
         if !self.recover(run, &batch).await? {
             return Ok(());
         }
@@ -244,6 +255,8 @@ impl Executor {
     }
 
     async fn hindered(&self, run: &mut Run, hindrance: Hindrance) {
+        // Neither a database that is away nor what else is waited for is asked five times a second.
+        let pause = !matches!(hindrance, Hindrance::Halts(_));
         let done = match &hindrance {
             Hindrance::Waits(kind, words) => self.says(run, Some((kind, words.clone()))).await,
             Hindrance::Halts(why) => self.end_turn(run, BatchMove::Halt, Some(why)).await.map(drop),
@@ -251,7 +264,8 @@ impl Executor {
         };
         if let Err(error) = done {
             self.failed(&mut run.failed, &error.to_string());
-            // A database that is away is not asked five times a second.
+        }
+        if pause {
             tokio::time::sleep(self.timing.look_every * 5).await;
         }
     }
@@ -266,8 +280,11 @@ impl Executor {
 
     // ------------------------------------------------------------------------------------------------------- state of the batch
 
-    /// Starts an approved batch, if everything still is as it was approved.
+    /// Starts an approved batch, if everything still is as it was approved. One whose approval is over is ended by what prepares ([`Replays::prepare`]).
     async fn start(&self, run: &mut Run, batch: &Batch) -> Result<(), Hindrance> {
+        if self.replays.approval_is_over(batch) {
+            return Ok(());
+        }
         self.target(batch, true).await?;
         let recomputed = self.replays.recompute_digest(batch).await.map_err(|error| match error {
             ReplayError::Store(error) => Hindrance::Store(error),
@@ -302,14 +319,12 @@ impl Executor {
         tx.commit().await?;
         run.memory = None;
         run.said = None;
-        if movement != BatchMove::Start {
-            self.pace.forget(batch.id);
-        }
         self.replays.store.changed(&[Hint::Dlq(batch.dlq_id)]);
         Ok(true)
     }
 
-    /// Stores why an executing batch waits (its kind, and words for people), or that it goes on.
+    /// Stores why an executing batch waits (its kind, and words for people), or that it goes on. One that goes no further, but of which something is still in
+    /// doubt, has another note: of it the log alone tells.
     pub(super) async fn says(&self, run: &mut Run, note: Option<(&'static str, String)>) -> Result<(), Hindrance> {
         if run.said == note {
             return Ok(());
@@ -317,9 +332,10 @@ impl Executor {
         let now_ms = self.replays.clock.now_ms();
         let mut tx = self.begin().await?;
         let words = note.as_ref().map(|(_, words)| words.as_str());
-        if replay_items::set_note(&mut tx, run.batch_id, words).await?
-            && run.said.as_ref().map(|(kind, _)| *kind) != note.as_ref().map(|(kind, _)| *kind)
-        {
+        let noted = replay_items::set_note(&mut tx, run.batch_id, words).await?;
+        let goes = matches!(run.state, Some(BatchState::Approved | BatchState::Executing));
+        let is_news = run.said.as_ref().map(|(kind, _)| *kind) != note.as_ref().map(|(kind, _)| *kind);
+        if is_news && (noted || (!goes && words.is_some())) {
             let entry = words.map_or_else(|| "goes on".to_owned(), |words| format!("waits: {words}"));
             replays::log(&mut tx, run.batch_id, now_ms, &self.actor(run.batch_id), &entry).await?;
         }
@@ -376,9 +392,7 @@ impl Executor {
                 format!("the target {} does not exist: nothing is sent, and no topic is created", plan.target),
             ));
         };
-        if let (Some(planned), Some(id)) = (&plan.target_id, &target.id)
-            && planned != id
-        {
+        if is_another(plan, &target)? {
             return Err(Hindrance::Halts(format!("{} was deleted and made again since this was approved", plan.target)));
         }
         if target.partitions != plan.target_partitions {
@@ -461,6 +475,22 @@ impl Executor {
     pub(super) fn drop_producer(&self, target: &str) {
         self.producers.lock().unwrap_or_else(PoisonError::into_inner).remove(target);
         self.targets.lock().unwrap_or_else(PoisonError::into_inner).remove(target);
+    }
+}
+
+/// Whether a topic is another one than was approved, under the same name.
+///
+/// # Errors
+/// Its id was known when it was approved, and now it is not told: that waits.
+pub(super) fn is_another(plan: &Plan, target: &Target) -> Result<bool, Hindrance> {
+    match (&plan.target_id, &target.id) {
+        (Some(_), None) => {
+            let words =
+                format!("Kafka does not tell the id of {}: nobody knows whether it still is the topic that was approved", plan.target);
+            Err(Hindrance::Waits("target", words))
+        }
+        (Some(planned), Some(id)) => Ok(planned != id),
+        (None, _) => Ok(false),
     }
 }
 

@@ -66,6 +66,13 @@ pub struct Entry<'a> {
     pub terms: &'a ReplayTerms,
 }
 
+impl Entry<'_> {
+    /// Whether the standing waiver of the DLQ (`consumer_is_idempotent`) holds for a batch: an emergency replay sends nothing unchecked.
+    pub(super) fn waives(&self, batch: &crate::store::replays::Batch) -> bool {
+        self.terms.consumer_is_idempotent.is_some() && !batch.emergency
+    }
+}
+
 impl Replays {
     /// Replays where nothing can be replayed: no terms, no clusters.
     pub fn nowhere(store: Store, clock: Clock, dlqs: Arc<[DlqSettings]>) -> Replays {

@@ -45,12 +45,12 @@ impl Pace {
         }
     }
 
-    /// A batch has nothing more to send.
-    pub fn forget(&self, batch_id: i64) {
+    /// Forgets the batches that have nothing to send now, for whatever reason: a target is no faster for their sake.
+    pub fn keep(&self, sends: impl Fn(i64) -> bool) {
         let mut buckets = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        buckets.batches.remove(&batch_id);
+        buckets.batches.retain(|batch_id, _| sends(*batch_id));
         buckets.targets.retain(|_, (_, rates)| {
-            rates.remove(&batch_id);
+            rates.retain(|batch_id, _| sends(*batch_id));
             !rates.is_empty()
         });
     }
@@ -79,7 +79,8 @@ mod tests {
         assert_eq!(pace.take("t", 1, 50, 20, SECOND), Ok(()));
         assert_eq!(pace.take("t", 2, 10, 10, SECOND), Ok(()));
         assert_eq!(pace.take("t", 2, 10, 10, SECOND), Err(SECOND));
-        pace.forget(1);
+        pace.keep(|batch_id| batch_id != 1);
         assert_eq!(pace.take("t", 2, 10, 10, SECOND * 2), Ok(()));
+        assert_eq!(pace.take("t", 3, 10, 10, SECOND * 2), Err(SECOND), "what is left shares the pace of the fastest that is left");
     }
 }

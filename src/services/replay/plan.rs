@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use super::{Entry, ReplayError, Replays};
-use crate::domain::digest::{Agreement, Guards, Items, ItemsHash};
+use crate::domain::digest::{Agreement, Guards, Items, ItemsHash, shown};
 use crate::domain::replay::Plan;
 use crate::domain::settings::Partitioner;
-use crate::domain::terms::{Order, ReplayTerms};
+use crate::domain::terms::Order;
 use crate::kafka::target::Target;
 use crate::store::replays::Batch;
 
@@ -42,9 +42,8 @@ impl Replays {
         let Some(entry) = self.entry_of(batch) else {
             return Ok(Recomputed { digest: String::new(), changed: vec!["the configuration of this DLQ"] });
         };
-        let target = self.target(&batch.cluster, &batch.plan.target).await?;
         let items = self.items(batch.id).await?;
-        let now = self.agreement(batch, entry, plan_now(batch, entry.terms, target.as_ref()), items).await?;
+        let now = self.agreement(batch, entry, self.plan_now(batch, entry).await?, items).await?;
         Ok(compared(batch, &now))
     }
 
@@ -56,12 +55,11 @@ impl Replays {
         let (Some(entry), Some(agreed)) = (self.entry_of(batch), &batch.agreement) else {
             return Ok(Recomputed { digest: String::new(), changed: vec!["the configuration of this DLQ"] });
         };
-        let target = self.target(&batch.cluster, &batch.plan.target).await?;
-        let now = self.agreement(batch, entry, plan_now(batch, entry.terms, target.as_ref()), agreed.items.clone()).await?;
+        let now = self.agreement(batch, entry, self.plan_now(batch, entry).await?, agreed.items.clone()).await?;
         Ok(compared(batch, &now))
     }
 
-    /// Everything that is agreed to.
+    /// Everything that is agreed to: the plan as given, and what the batch shows beside it.
     pub(super) async fn agreement(&self, batch: &Batch, entry: Entry<'_>, plan: Plan, items: Items) -> Result<Agreement, ReplayError> {
         let checks = self.checker.fingerprint(entry).await;
         let checks = checks.map_err(|why| ReplayError::Unready(format!("the settings of the checks could not be read: {why}")))?;
@@ -93,6 +91,27 @@ impl Replays {
             },
             checks,
             items,
+            shown: shown(batch.forecast.as_ref(), &batch.warnings),
+        })
+    }
+
+    /// The plan as it would be made now. A target that may not be sent to any more is none.
+    async fn plan_now(&self, batch: &Batch, entry: Entry<'_>) -> Result<Plan, ReplayError> {
+        let (plan, terms) = (&batch.plan, entry.terms);
+        let of_target = terms.target_groups.get(&plan.target).cloned();
+        let now = Plan {
+            // Slower than agreed is as agreed; faster is not.
+            max_per_second: batch.agreed_per_second.map_or(plan.max_per_second, |agreed| agreed.max(plan.max_per_second)),
+            group: of_target.or_else(|| entry.settings.consumer_group.clone()).or_else(|| plan.group.clone()),
+            ..plan.clone()
+        };
+        let is_named = |wanted: &str| terms.targets.iter().any(|name| name == wanted);
+        let target = self.target(&batch.cluster, &plan.target).await?;
+        let target = target.filter(|target| target.compacted != Some(true) || terms.allow_compacted_target);
+        let is_allowed = is_named(&plan.target) || (is_named(ORIGIN) && !self.store.has_stranger(batch.id, &plan.target).await?);
+        Ok(match target.filter(|_| is_allowed) {
+            Some(target) => Plan { target_id: target.id, target_partitions: target.partitions, ..now },
+            None => Plan { target: String::new(), ..now },
         })
     }
 
@@ -126,23 +145,16 @@ impl Replays {
     }
 }
 
-/// The plan as it would be made now. A target that may not be sent to any more is none.
-fn plan_now(batch: &Batch, terms: &ReplayTerms, target: Option<&Target>) -> Plan {
-    let plan = &batch.plan;
-    let allowed = |target: &&Target| {
-        let configured = terms.targets.iter().any(|name| name == ORIGIN || *name == target.name);
-        configured && (target.compacted != Some(true) || terms.allow_compacted_target)
-    };
-    let now = Plan {
-        // Slower than agreed is as agreed; faster is not.
-        max_per_second: batch.agreed_per_second.map_or(plan.max_per_second, |agreed| agreed.max(plan.max_per_second)),
-        group: terms.target_groups.get(&plan.target).cloned().or_else(|| plan.group.clone()),
-        ..plan.clone()
-    };
-    match target.filter(allowed) {
-        Some(target) => Plan { target_id: target.id.clone(), target_partitions: target.partitions, ..now },
-        None => Plan { target: String::new(), ..now },
-    }
+/// Why a replay that has begun cannot go on with its target as that is now; None: it is the topic it began with. What it sent, or may have sent, lies in that
+/// topic: another one under the same name would be looked through for it, and its readers' commits taken for proof.
+pub(super) fn another_life(batch: &Batch, target: &Target) -> Option<String> {
+    (batch.started_at_ms.is_some() && batch.plan.target_id != target.id).then(|| {
+        let why = if target.id.is_some() { "it was deleted and made again" } else { "Kafka does not tell its id" };
+        format!(
+            "the target topic {} is not known to be the one that this replay began to send to ({why}): stop it, and propose what is left anew",
+            target.name
+        )
+    })
 }
 
 fn compared(batch: &Batch, now: &Agreement) -> Recomputed {

@@ -6,6 +6,7 @@ use super::check::Candidate;
 use super::freeze::same_place;
 use super::propose::Prepared;
 use super::{Entry, ReplayError, Replays};
+use crate::domain::pacing::within_bytes;
 use crate::domain::replay::{Expected, Progress, Step, Tally};
 use crate::domain::stage::{self, spread, stage_of};
 use crate::domain::terms::Order;
@@ -16,8 +17,6 @@ use crate::store::verdicts::{self, Phase};
 
 /// Messages that are checked in one go, at most.
 const CHECKED: i64 = 1_000;
-/// Bytes of messages that are checked in one go, at most; one message alone may have more.
-const CHECKED_BYTES: i64 = 32 * 1024 * 1024;
 /// Items that are written in one transaction where no message is read.
 const WRITTEN: i64 = 2_000;
 /// The canary is looked for in so many slices of the batch, in each of which so many items are candidates.
@@ -28,7 +27,9 @@ impl Replays {
     /// Checks the next messages.
     pub(super) async fn check_chunk(&self, batch: &Batch, entry: Entry<'_>) -> Result<Prepared, ReplayError> {
         let after = batch.step_after;
-        let ids = within_bytes(&self.store.pending_after(batch.id, after, CHECKED).await?);
+        let next = self.store.pending_after(batch.id, after, CHECKED).await?;
+        let fit = within_bytes(next.iter().map(|(_, size)| *size));
+        let ids: Vec<i64> = next.iter().take(fit).map(|(id, _)| *id).collect();
         let messages = self.store.to_check(&ids).await?;
         let now_ms = self.clock.now_ms();
         let candidates: Vec<Candidate> = messages.iter().filter_map(candidate).collect();
@@ -146,7 +147,7 @@ struct Looked {
 impl Looked {
     fn at(batch: &Batch, entry: Entry<'_>, messages: &[ToCheck], checked: Vec<Checked>) -> Looked {
         let mut looked = Looked::default();
-        let standing = entry.terms.consumer_is_idempotent.is_some();
+        let standing = entry.waives(batch);
         let waivers = &batch.plan.waivers;
         let mut by_id: HashMap<i64, Checked> = checked.into_iter().map(|checked| (checked.message_id, checked)).collect();
         for message in messages {
@@ -194,26 +195,4 @@ fn candidate(message: &ToCheck) -> Option<Candidate> {
         origin_at_ms: message.origin_at_ms,
         timestamp_suspect: message.timestamp_suspect,
     })
-}
-
-/// As many of the first as fit into [`CHECKED_BYTES`], one at least.
-fn within_bytes(items: &[(i64, i64)]) -> Vec<i64> {
-    let mut bytes = 0;
-    let fits = |(at, (_, size)): &(usize, &(i64, i64))| {
-        bytes += *size;
-        *at == 0 || bytes <= CHECKED_BYTES
-    };
-    items.iter().enumerate().take_while(fits).map(|(_, (id, _))| *id).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_chunk_has_some_bytes_and_one_message_at_least() {
-        assert_eq!(within_bytes(&[(1, CHECKED_BYTES * 2), (2, 1)]), [1]);
-        assert_eq!(within_bytes(&[(1, 5), (2, CHECKED_BYTES - 5), (3, 1)]), [1, 2]);
-        assert!(within_bytes(&[]).is_empty());
-    }
 }

@@ -94,6 +94,11 @@ impl Replays {
         Ok(())
     }
 
+    /// Whether an approval was not used in time. What it allowed does not begin any more, also where nobody has come to end the batch yet.
+    pub(super) fn approval_is_over(&self, batch: &Batch) -> bool {
+        self.clock.now_ms() >= batch.state_since_ms.saturating_add(ms(self.approval.approval_ttl_s))
+    }
+
     async fn expire_one(&self, batch: &Batch, why: &str, ttl_s: u64) -> Result<(), ReplayError> {
         let mut tx = self.store.begin().await?;
         let now = self.lock(&mut tx, batch.id).await?;
@@ -135,8 +140,7 @@ impl Replays {
         if items > 0 {
             replays::add_progress(&mut tx, batch.id, &Progress { not_sent: items, ..Progress::default() }).await?;
         }
-        let through = items < RELEASED;
-        let step = if through { Step::Released } else { Step::Releasing };
+        let step = if released.more { Step::Releasing } else { Step::Released };
         // What it was freezing when it ended is of no use any more.
         replays::reach(&mut tx, batch.id, &Reached { step, step_after: 0, freeze_after: None, tally: &now.tally }).await?;
         tx.commit().await?;

@@ -1,8 +1,13 @@
 //! What a transform would make of a value, before anything is proposed.
 
+use std::time::Duration;
+
 use super::{Entry, Replays};
 pub use crate::schema::Fit;
 use crate::schema::transform::{Refusal, deep};
+
+/// How long somebody who tries a transform waits for one value.
+const PATIENCE: Duration = Duration::from_secs(3);
 
 /// How trying a transform on one value ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -43,11 +48,12 @@ impl Replays {
                 None => transform.apply(&value).map(|made| (made, None)),
             })
         };
-        match tokio::task::spawn_blocking(work).await.ok().flatten() {
-            Some(Ok((value, fit))) => Tried::Made { value, fit },
-            Some(Err(Refusal::Failed { text })) => Tried::Failed(text),
-            Some(Err(refusal)) => Tried::Failed(refusal.to_string()),
-            None => Tried::Failed("it could not be run on this value".to_owned()),
+        match tokio::time::timeout(PATIENCE, tokio::task::spawn_blocking(work)).await {
+            Ok(Ok(Some(Ok((value, fit))))) => Tried::Made { value, fit },
+            Ok(Ok(Some(Err(Refusal::Failed { text })))) => Tried::Failed(text),
+            Ok(Ok(Some(Err(refusal)))) => Tried::Failed(refusal.to_string()),
+            Ok(_) => Tried::Failed("it could not be run on this value".to_owned()),
+            Err(_) => Tried::Failed(format!("it takes longer than {} s", PATIENCE.as_secs())),
         }
     }
 }

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use super::freeze::WAITING;
-use super::plan::ORIGIN;
+use super::plan::{ORIGIN, another_life};
 use super::rights::subject;
 use super::warn::missing;
 use super::{Entry, ReplayError, Replays};
@@ -82,8 +82,6 @@ pub enum Prepared {
 /// Texts that people type, in characters.
 const REASON_CHARS: usize = 2_000;
 const INCIDENT_CHARS: usize = 200;
-/// A jq filter, in bytes.
-const TRANSFORM_BYTES: usize = 64 * 1024;
 /// Ids that may be named one by one; more are a filter's.
 const IDS: usize = 10_000;
 /// Pages of the list that are looked through before a proposal is stored, to see whether its messages have one origin. Freezing looks at all.
@@ -258,7 +256,7 @@ impl Replays {
             target: name,
             target_id: target.id,
             target_partitions: target.partitions,
-            transform: self.transform(proposal.transform.as_deref())?,
+            transform: self.transform(entry, proposal.transform.as_deref())?,
             max_per_second,
             canary,
             stop_on_returned_pct,
@@ -266,20 +264,23 @@ impl Replays {
         })
     }
 
-    /// A jq filter that compiles; None: that of the configuration, if any.
-    fn transform(&self, typed: Option<&str>) -> Result<Option<String>, ReplayError> {
+    /// A jq filter that compiles, where a schema can say whether its output fits; None: that of the configuration, if any.
+    fn transform(&self, entry: Entry<'_>, typed: Option<&str>) -> Result<Option<String>, ReplayError> {
         let Some(typed) = typed.filter(|typed| !typed.trim().is_empty()) else { return Ok(None) };
-        if typed.len() > TRANSFORM_BYTES {
-            return Err(invalid("transform", format!("at most {TRANSFORM_BYTES} bytes")));
+        if entry.terms.schema.is_none() {
+            let problem =
+                "is used only where its output fits a schema, and none is configured for this DLQ: add [dlq.schema], or leave it out";
+            return Err(invalid("transform", problem));
         }
         self.checker.schemas.transform(typed).map_err(|fault| invalid("transform", fault.to_string()))?;
         Ok(Some(typed.to_owned()))
     }
 
-    /// Puts a draft up for approval. Whoever may propose may submit. With waivers that are new it is preflighted anew first, and submitted by itself after.
+    /// Puts a draft up for approval. Whoever may propose may submit it as it stands; what is agreed to is its proposer's alone to change, since
+    /// whoever wrote a part of it must not be the one who approves it. With waivers that are new it is preflighted anew first, and submitted by itself after.
     ///
     /// # Errors
-    /// It is no draft any more or its preflight is not through; why now, or a waiver, is missing.
+    /// It is no draft any more or its preflight is not through; why now, or a waiver, is missing, or is added by somebody else than its proposer.
     pub async fn submit(&self, by: &By, scope: &OwnerScope, batch_id: i64, submission: Submission) -> Result<Batch, ReplayError> {
         let batch = self.batch(batch_id).await?;
         self.in_scope(by, scope, (&batch.cluster, &batch.topic), subject(batch_id)).await?;
@@ -291,6 +292,14 @@ impl Replays {
             )));
         }
         let why_now = optional("why_now", submission.why_now.as_deref(), REASON_CHARS)?.or_else(|| batch.why_now.clone());
+        let adds = why_now != batch.why_now || (!submission.waivers.is_empty() && submission.waivers != batch.plan.waivers);
+        if adds && look_of_name(&by.actor) != batch.proposer_folded {
+            let why = format!(
+                "{} proposed it: only they say why now or waive a check, since whoever does must not approve it. Propose it anew to do so in your own name.",
+                batch.proposer
+            );
+            return Err(self.refuse(by, subject(batch_id), why).await?);
+        }
         let mut plan = batch.plan.clone();
         if !submission.waivers.is_empty() {
             check_waivers(&submission.waivers).map_err(|fault| invalid("waivers", fault.to_string()))?;
@@ -301,7 +310,12 @@ impl Replays {
         }
         match self.target(&batch.cluster, &plan.target).await? {
             None => return Err(ReplayError::Conflict(format!("the target topic {} does not exist any more", plan.target))),
-            Some(target) => (plan.target_id, plan.target_partitions) = (target.id, target.partitions),
+            Some(target) => {
+                if let Some(why) = another_life(&batch, &target) {
+                    return Err(ReplayError::Conflict(why));
+                }
+                (plan.target_id, plan.target_partitions) = (target.id, target.partitions);
+            }
         }
         // Without a digest the settings of the checks could not be read: that is tried again, too.
         if plan != batch.plan || batch.agreement.is_none() {

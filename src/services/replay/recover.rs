@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
-use super::executor::{Executor, Hindrance, Run, blocking, planted};
+use super::executor::{Executor, Hindrance, Run, blocking, is_another, planted};
 use super::send::{End, Known};
 use crate::domain::replay::BatchState;
 use crate::domain::returns::{REPLAY_ID, ReplayId};
@@ -35,8 +35,7 @@ impl Executor {
     pub(super) async fn recover(&self, run: &mut Run, batch: &Batch) -> Result<bool, Hindrance> {
         let doubts = self.replays.store.items_in_doubt(batch.id).await?;
         if doubts.is_empty() {
-            (run.doubt_since, run.missing_since) = (None, None);
-            run.lasting.clear();
+            run.doubts_over();
             return Ok(true);
         }
         let now = self.replays.clock.monotonic();
@@ -44,8 +43,9 @@ impl Executor {
         let own = doubts.iter().any(|doubt| doubt.epoch == self.lease.epoch).then(|| *run.doubt_since.get_or_insert(now));
         let since = own.map_or(self.since, |own| own.max(self.since));
         if now < since + self.timing.settled_after() && !planted("replay::no_wait") {
+            let why = run.doubt_reason.as_ref().map_or_else(String::new, |reason| format!(" ({reason})"));
             let words = format!(
-                "{} messages were maybe sent: when everything on its way has arrived, {} is looked through for them",
+                "{} messages were maybe sent{why}: when everything on its way has arrived, {} is looked through for them",
                 doubts.len(),
                 batch.plan.target
             );
@@ -75,9 +75,7 @@ impl Executor {
             return Ok(Some("the target is gone"));
         };
         run.missing_since = None;
-        if let (Some(planned), Some(id)) = (&batch.plan.target_id, &target.id)
-            && planned != id
-        {
+        if is_another(&batch.plan, &target)? {
             return Ok(Some("the target was deleted and made again"));
         }
         Ok((target.compacted == Some(true)).then_some("the target is compacted: a record that is not there may have been"))
@@ -92,11 +90,10 @@ impl Executor {
         if planted("replay::no_scan") {
             return Ok(partitions.into_keys().map(|partition| (partition, Found::default())).collect());
         }
-        self.says(
-            run,
-            Some(("doubt", format!("{} is looked through for {} messages that were maybe sent", batch.plan.target, doubts.len()))),
-        )
-        .await?;
+        if !run.says_of("kafka") {
+            let words = format!("{} is looked through for {} messages that were maybe sent", batch.plan.target, doubts.len());
+            self.says(run, Some(("doubt", words))).await?;
+        }
         let (scanner, topic, ask) = (Arc::clone(&self.scanner), batch.plan.target.clone(), self.timing.ask);
         let asked: Vec<i32> = partitions.keys().copied().collect();
         let ends = blocking(move || scanner.ends(&topic, &asked, ask)).await?;
@@ -208,10 +205,17 @@ impl Executor {
             std::iter::once(Hint::Dlq(batch.dlq_id)).chain(ends.iter().map(|known| Hint::Group(known.group_id))).collect();
         self.replays.store.changed(&hints);
         run.memory = None;
-        (run.doubt_since, run.missing_since) = (None, None);
-        run.lasting.clear();
+        run.doubts_over();
         self.says(run, None).await?;
         Ok(true)
+    }
+}
+
+impl Run {
+    /// Nothing is in doubt any more.
+    fn doubts_over(&mut self) {
+        (self.doubt_since, self.doubt_reason, self.missing_since) = (None, None, None);
+        self.lasting.clear();
     }
 }
 

@@ -12,7 +12,7 @@ use super::executor::{Executor, Hindrance, Memory, Run, blocking, planted};
 use super::{Entry, stage};
 use crate::domain::lifecycle::{Move, Outcome};
 use crate::domain::message::MessageState;
-use crate::domain::pacing::{chunk_size, fair};
+use crate::domain::pacing::{chunk_size, fair, within_bytes};
 use crate::domain::replay::{BatchMove, BatchState, ItemState, Progress};
 use crate::domain::sending::{Course, Drift, InTheWay, Stamp, courses, headers, target_partition, too_many_returned};
 use crate::domain::verdict::{Checked, Decision, IdempotencyVerdict, SchemaVerdict};
@@ -196,12 +196,15 @@ impl Executor {
 
     /// What must hold before anything is looked at: not too much came back, the target is what was approved, its group keeps up.
     async fn guard(&self, batch: &Batch, entry: Entry<'_>) -> Result<Target, Hindrance> {
-        let progress = &batch.progress;
-        if too_many_returned(progress.returned, progress.sent, batch.plan.stop_on_returned_pct) {
-            let (returned, sent, limit) = (progress.returned, progress.sent, batch.plan.stop_on_returned_pct);
-            return Err(Hindrance::Halts(format!(
-                "{returned} of {sent} sent messages came back: more than the {limit} % that were approved"
-            )));
+        let (progress, limit) = (&batch.progress, batch.plan.stop_on_returned_pct);
+        if too_many_returned(progress.returned, progress.sent, limit) {
+            // Of what went before it was put up for approval anew, those who approved it knew what came back.
+            let (returned, sent) = self.replays.store.returned_of_sent(batch.id, batch.submitted_at_ms.unwrap_or_default()).await?;
+            if too_many_returned(returned, sent, limit) {
+                return Err(Hindrance::Halts(format!(
+                    "{returned} of {sent} sent messages came back: more than the {limit} % that were approved"
+                )));
+            }
         }
         let target = self.target(batch, false).await?;
         let limit = entry.terms.pause_at_lag;
@@ -221,13 +224,15 @@ impl Executor {
     async fn claim(&self, run: &mut Run, batch: &Batch) -> Result<Claim, Hindrance> {
         let per_second = batch.plan.max_per_second;
         let memory = self.memory(run, batch).await?;
-        let count = chunk_size(per_second).min(memory.queue.len());
-        if count == 0 {
+        let next: Vec<i64> = memory.queue.iter().take(chunk_size(per_second)).copied().collect();
+        if next.is_empty() {
             return Ok(Claim::NothingLeft);
         }
-        if let Err(wait) = self.pace.take(&batch.plan.target, batch.id, per_second, count, self.replays.clock.monotonic()) {
+        if let Err(wait) = self.pace.take(&batch.plan.target, batch.id, per_second, next.len(), self.replays.clock.monotonic()) {
             return Ok(Claim::NotYet(wait));
         }
+        let count = within_bytes(self.replays.store.sizes(&next).await?);
+        self.pace.give_back(&batch.plan.target, batch.id, next.len() - count);
         let ids = memory.queue.drain(..count).collect();
         fail::fail_point!("replay::claimed");
         Ok(Claim::Ids(ids))
@@ -324,9 +329,8 @@ impl Executor {
         target: &Target,
         chunk: Chunk,
     ) -> Result<Option<Intended>, Hindrance> {
-        let terms = entry.terms;
         let decision = |checked: &Option<Checked>| match checked {
-            Some(checked) => checked.decision(&batch.plan.waivers, terms.consumer_is_idempotent.is_some()),
+            Some(checked) => checked.decision(&batch.plan.waivers, entry.waives(batch)),
             None => Decision::Held,
         };
         let decisions: Vec<Decision> = chunk.checked.iter().map(decision).collect();
@@ -469,7 +473,9 @@ impl Executor {
         for (known, doubt) in known {
             match doubt {
                 Some(Delivery::InDoubt { reason, lasting }) => {
-                    doubts = true;
+                    if !std::mem::replace(&mut doubts, true) {
+                        run.doubt_reason = Some(reason.clone());
+                    }
                     if lasting {
                         run.lasting.insert(known.message_id, reason);
                     }
@@ -785,6 +791,8 @@ fn found_word(forecast: &str, state: ItemState, unchecked: bool) -> &str {
         ItemState::AlreadyApplied => "already_applied",
         ItemState::Archived if forecast == "unsafe" => "unsafe",
         ItemState::Archived => "incompatible",
+        // Either way it went back to review, and stands in the way.
+        ItemState::Held | ItemState::Blocked if matches!(forecast, "held" | "blocked") => forecast,
         ItemState::Held => "held",
         ItemState::Blocked => "blocked",
         ItemState::Pending | ItemState::NotSent => forecast,
@@ -803,5 +811,6 @@ fn without_bytes(checked: &Checked) -> Checked {
         asked: checked.asked.clone(),
         answered: checked.answered.clone(),
         others: checked.others.clone(),
+        beyond_waivers: checked.beyond_waivers,
     }
 }

@@ -7,6 +7,7 @@ use std::time::Duration;
 use sha2::{Digest as _, Sha256};
 
 use super::freeze::same_place;
+use super::plan::another_life;
 use super::propose::Prepared;
 use super::rights::{itself, subject};
 use super::{Cluster, Entry, ReplayError, Replays};
@@ -36,6 +37,8 @@ const KEYED_ITEMS: usize = 100_000;
 const KEYS_NAMED: usize = 10;
 /// A key longer than this is cut.
 const KEY_SHOWN: usize = 80;
+/// Characters of a group that a table of the configuration is named after.
+const TABLE_NAME: usize = 60;
 
 /// What Kafka says of the readers of the target.
 struct Readers {
@@ -54,6 +57,7 @@ impl Replays {
             Target::Gone(why) => Some(why),
             Target::Known | Target::Unknown(_) => None,
         };
+        let batch = Batch { forecast: Some(forecast), warnings, ..batch };
         let items = self.items(batch.id).await?;
         let quorum = quorum(&self.approval, items.count, !batch.plan.waivers.is_empty(), batch.emergency);
         let agreement = match self.agreement(&batch, entry, batch.plan.clone(), items).await {
@@ -64,7 +68,6 @@ impl Replays {
             }
             Err(error) => return Err(error),
         };
-        let batch = Batch { forecast: Some(forecast), warnings, ..batch };
         let missing = problem.or_else(|| missing(&batch, entry.terms));
         let submits = batch.auto_submit && missing.is_none() && agreement.is_some();
 
@@ -109,10 +112,13 @@ impl Replays {
         event
     }
 
-    /// The batch with its target as that is now: until it is approved, the plan follows.
+    /// The batch with its target as that is now: until it is approved, the plan follows, but to no other topic once it has begun.
     async fn with_target_of_now(&self, batch: Batch) -> (Batch, Target) {
         match self.target(&batch.cluster, &batch.plan.target).await {
             Ok(Some(target)) => {
+                if let Some(why) = another_life(&batch, &target) {
+                    return (batch, Target::Gone(why));
+                }
                 let plan = Plan { target_id: target.id, target_partitions: target.partitions, ..batch.plan.clone() };
                 (Batch { plan, ..batch }, Target::Known)
             }
@@ -299,9 +305,15 @@ fn of_terms(batch: &Batch, terms: &ReplayTerms) -> Vec<Warning> {
     warnings
 }
 
+/// A group's name as that of a table: without what ends a key in TOML or begins another. Headers name groups, so anybody may.
+fn plain(group: &str) -> String {
+    let plain = |c: char| if c.is_ascii_alphanumeric() || matches!(c, '-' | '_') { c } else { '-' };
+    group.chars().take(TABLE_NAME).map(plain).collect()
+}
+
 /// Lines for the configuration, in which only names are to be replaced.
 fn schema_lines(batch: &Batch) -> String {
-    let name = batch.plan.group.as_deref().unwrap_or("payload");
+    let name = plain(batch.plan.group.as_deref().unwrap_or("payload"));
     format!(
         "[schemas.{name}]\nkind = \"json_schema\"\npath = \"schemas/{name}.json\"\n\n# below the [[dlq]] of {}\n[dlq.schema]\nuse = \"{name}\"\n",
         batch.topic
@@ -309,7 +321,7 @@ fn schema_lines(batch: &Batch) -> String {
 }
 
 fn ledger_lines(batch: &Batch) -> String {
-    let name = batch.plan.group.as_deref().unwrap_or("consumer");
+    let name = plain(batch.plan.group.as_deref().unwrap_or("consumer"));
     format!(
         "[ledgers.{name}.hot]\nkind = \"redis\"\nurl_file = \"/run/secrets/{name}-redis\"\nkey = \"{name}:processed:{{id}}\"\n\n\
          # below the [[dlq]] of {}\n[dlq.idempotency]\nledger = \"{name}\"\nkey = \"{{value:/id}}\"\n",
@@ -467,8 +479,10 @@ pub(super) fn missing(batch: &Batch, terms: &ReplayTerms) -> Option<String> {
         let because = if active { "the cause looks active" } else { "nobody reads the target" };
         return Some(format!("say why now: {because}"));
     }
-    if batch.emergency {
-        return emergency_fault(batch, terms);
+    if batch.emergency
+        && let Some(fault) = emergency_fault(batch, terms)
+    {
+        return Some(fault);
     }
     if !batch.plan.waivers.is_empty() && batch.plan.canary == 0 {
         return Some("a replay with a waiver needs a canary".to_owned());
@@ -495,7 +509,6 @@ pub(super) fn emergency_fault(batch: &Batch, terms: &ReplayTerms) -> Option<Stri
         (batch.incident.is_none(), "an emergency replay names its incident".to_owned()),
         (terms.schema.is_none() || terms.idempotency.is_none(), "an emergency replay needs both checks, and this DLQ lacks one".to_owned()),
         (!batch.plan.waivers.is_empty(), "an emergency replay takes no waiver".to_owned()),
-        (batch.forecast.is_some_and(|forecast| forecast.send_unchecked > 0), "an emergency replay sends nothing unchecked".to_owned()),
         (batch.plan.canary == 0, "an emergency replay needs a canary".to_owned()),
         (items > most, format!("an emergency replay has at most {most} messages (emergency_max_items), and this has {items}")),
     ];

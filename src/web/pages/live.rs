@@ -1,6 +1,6 @@
 //! `/events`: the stream of hints after which fragments fetch themselves again. An event has a name and the time, never a payload.
 //!
-//! `dlqs`: some DLQ changed. `dlq-7`, `group-9`: that one did. `all`: anything may have; look at everything again. `beat`: nothing, but
+//! `dlqs`, `reviews`: some DLQ or review changed. `dlq-7`, `group-9`, `review-3`: that one did. `all`: anything may have; look at everything again. `beat`: nothing, but
 //! the stream lives. `signed-out`: the session ended, and so does the stream.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -195,9 +195,12 @@ impl Reader {
 
     fn note(&mut self, hints: &[Hint]) {
         for hint in hints {
-            if let Hint::Dlq(_) = hint {
-                self.waiting.insert("dlqs".to_owned());
-            }
+            let some = match hint {
+                Hint::Dlq(_) => Some("dlqs"),
+                Hint::Review(_) => Some("reviews"),
+                Hint::All | Hint::Group(_) => None,
+            };
+            self.waiting.extend(some.map(str::to_owned));
             self.waiting.insert(hint.to_string());
         }
         let all = Hint::All.to_string();

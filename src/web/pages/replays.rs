@@ -5,6 +5,7 @@ mod items;
 pub mod new;
 pub mod review;
 mod samples;
+mod warnings;
 mod words;
 
 pub use words::state_name;

@@ -1,8 +1,11 @@
 //! `/reviews`: what people do to messages by hand. The forms for it stand on other pages; a review of many messages has a page of its own.
 
+use std::collections::BTreeMap;
+
 use askama::Template;
 use askama_web::WebTemplate;
 use axum::extract::{Path, RawForm, RawQuery, State};
+use axum::http::StatusCode;
 use axum::response::{IntoResponse as _, Redirect, Response};
 
 use super::flash::Flash;
@@ -25,8 +28,11 @@ const LISTED: i64 = 50;
 /// Reviews on the page of a DLQ.
 const ON_DLQ: i64 = 3;
 
+/// Messages marked in a list that are replayed together; a page of a list holds fewer.
+const MOST_MARKED: usize = 500;
+
 /// What the forms for reviews send.
-#[derive(Debug, Default, PartialEq, Eq)]
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
 struct ReviewForm {
     action: String,
     reason: String,
@@ -38,8 +44,12 @@ struct ReviewForm {
     which: String,
     /// What that review archived is meant.
     archived_by: Option<i64>,
+    /// Of the line under old messages: the instant, one more condition of the filter.
+    to: Option<String>,
     /// "1": the form stands on the page of the message.
     back: bool,
+    /// The button that leads to a new replay of the marked ones, instead of an action.
+    replay: bool,
 }
 
 impl ReviewForm {
@@ -61,40 +71,172 @@ impl ReviewForm {
                 "which" => form.which = value,
                 "archived_by" => form.archived_by = Some(number()?),
                 "back" => form.back = value == "1",
-                // Of the line under old messages: the instant is one more condition of the filter.
-                "to" => form.filter = Some(format!("{}&to={}", form.filter.unwrap_or_default(), query::encode(value.as_bytes()))),
+                "to" => form.to = Some(value),
+                "replay" => form.replay = value == "1",
                 _ => return Err(Failure::bad_request(format!("Unknown field {name:?}."))),
             }
         }
         Ok(form)
     }
 
+    /// The list's query string with the line's instant.
+    fn whole_filter(&self) -> Option<String> {
+        let filter = self.filter.as_deref()?;
+        Some(self.to.as_ref().map_or_else(|| filter.to_owned(), |to| format!("{filter}&to={}", query::encode(to.as_bytes()))))
+    }
+
     /// # Errors
     /// 400 with what is wrong with the filter or the action.
-    fn request(self) -> Result<Request, Failure> {
-        let action: ReviewAction = self.action.parse().map_err(|sentence| Failure::bad_request(format!("{sentence}.")))?;
-        let scope = match (self.archived_by, self.filter) {
+    fn request(&self) -> Result<Request, Failure> {
+        let action = self.known_action()?;
+        let scope = match (self.archived_by, self.whole_filter()) {
             (Some(review), _) => Scope::ArchivedBy(review),
             (None, Some(filter)) if self.which == "all" => {
                 let query = Query::parse(Some(&filter), &MESSAGE_FILTER)?;
                 let filter = Box::new(query.message_filter()?);
                 Scope::Filter { filter, query: query.with("after", None) }
             }
-            _ => Scope::Ids(self.ids),
+            _ => Scope::Ids(self.ids.clone()),
         };
-        Ok(Request { action, scope, reason: Some(self.reason), form_id: self.form_id })
+        Ok(Request { action, scope, reason: Some(self.reason.clone()), form_id: self.form_id.clone() })
+    }
+
+    /// # Errors
+    /// 400 with the actions that there are.
+    fn known_action(&self) -> Result<ReviewAction, Failure> {
+        self.action.parse().map_err(|sentence| Failure::bad_request(format!("{sentence}.")))
+    }
+
+    /// Where the form stood, as far as it says.
+    fn came_from(&self) -> (String, &'static str) {
+        match (&self.ids[..], self.archived_by, &self.filter) {
+            ([one], ..) if self.back => (format!("/messages/{one}"), "Back to the message"),
+            (_, Some(review), _) => (format!("/reviews/{review}"), "Back to the review"),
+            (_, _, Some(filter)) => (format!("/messages?{filter}"), "Back to the list"),
+            _ => ("/messages".to_owned(), "To the messages"),
+        }
     }
 }
 
-/// `POST /reviews`.
-pub async fn begin(State(reviews): State<Reviews>, acting: Acting, RawForm(body): RawForm) -> Result<Response, Failure> {
+/// `POST /reviews`. What cannot be done is said beside the form as it was typed.
+pub async fn begin(
+    State(state): State<AppState>,
+    State(reviews): State<Reviews>,
+    acting: Acting,
+    look: Look,
+    RawForm(body): RawForm,
+) -> Result<Response, Failure> {
     let form = ReviewForm::parse(&body)?;
-    let back = form.back;
-    let review = reviews.begin(&acting.by, &acting.principal.owners, form.request()?).await?;
-    Ok(match &review.scope {
-        Scope::Ids(ids) if back && ids.len() == 1 => said(review.action).then(&format!("/messages/{}", ids[0])),
-        _ => Redirect::to(&format!("/reviews/{}", review.id)).into_response(),
-    })
+    let again = |form, refused| again(&state, &acting, look, form, refused);
+    if form.replay {
+        return match marked(&state, &form.ids).await? {
+            Marked::Replay(path) => Ok(Redirect::to(&path).into_response()),
+            Marked::Not(fault, ways) => again(form, AgainFault { status: StatusCode::UNPROCESSABLE_ENTITY, said: fault, ways }),
+        };
+    }
+    form.known_action()?;
+    let done = match form.request() {
+        Ok(request) => reviews.begin(&acting.by, &acting.principal.owners, request).await.map_err(Failure::from),
+        // What was typed as the line's instant is all of it that a person can mend.
+        Err(failure) if form.to.is_some() => Err(Failure::new(StatusCode::UNPROCESSABLE_ENTITY, failure.detail)),
+        Err(failure) => Err(failure),
+    };
+    match done {
+        Ok(review) => Ok(match &review.scope {
+            Scope::Ids(ids) if form.back && ids.len() == 1 => said(review.action).then(&format!("/messages/{}", ids[0])),
+            _ => Redirect::to(&format!("/reviews/{}", review.id)).into_response(),
+        }),
+        Err(Failure { status: status @ (StatusCode::UNPROCESSABLE_ENTITY | StatusCode::CONFLICT), detail: said }) => {
+            again(form, AgainFault { status, said, ways: Vec::new() })
+        }
+        Err(failure) => Err(failure),
+    }
+}
+
+/// What a replay of the marked messages comes to.
+enum Marked {
+    /// The way to its form.
+    Replay(String),
+    /// Why there is none, and what is near it: address and words.
+    Not(String, Vec<(String, String)>),
+}
+
+/// A replay is of one DLQ.
+async fn marked(state: &AppState, ids: &[i64]) -> Result<Marked, Failure> {
+    if ids.is_empty() {
+        return Ok(Marked::Not("No message is marked: mark those that are to be replayed.".to_owned(), Vec::new()));
+    }
+    if ids.len() > MOST_MARKED {
+        let most = format::exact(MOST_MARKED as i64);
+        return Ok(Marked::Not(
+            format!("More than {most} messages are marked. A new replay of a whole list takes any number."),
+            Vec::new(),
+        ));
+    }
+    let mut of_dlqs: BTreeMap<(String, String), Vec<i64>> = BTreeMap::new();
+    for id in ids {
+        let row = state.store.message(*id).await?.ok_or_else(|| Failure::not_found(format!("There is no message {id}.")))?;
+        of_dlqs.entry((row.cluster, row.topic)).or_default().push(row.id);
+    }
+    let path = |cluster: &str, topic: &str, ids: &[i64]| {
+        let ids = ids.iter().map(i64::to_string).collect::<Vec<_>>().join(",");
+        new_replay(cluster, topic, &[("ids", &ids)])
+    };
+    if let (1, Some(((cluster, topic), ids))) = (of_dlqs.len(), of_dlqs.first_key_value()) {
+        return Ok(Marked::Replay(path(cluster, topic, ids)));
+    }
+    let said = format!("The marked messages are of {} DLQs, and a replay is of one: take one after the other.", of_dlqs.len());
+    let way = |((cluster, topic), ids): (&(String, String), &Vec<i64>)| {
+        let some = format::counted(ids.len() as i64, "message", "messages");
+        (path(cluster, topic, ids), format!("Replay the {some} of {}", text::line(topic)))
+    };
+    Ok(Marked::Not(said, of_dlqs.iter().map(way).collect()))
+}
+
+/// A form that could not be done, as it was typed.
+#[derive(Template, WebTemplate)]
+#[template(path = "reviews/again.html")]
+pub struct AgainPage {
+    shell: Shell,
+    title: String,
+    fault: AgainFault,
+    form: ReviewForm,
+    /// The reason, with what cannot be seen made visible.
+    reason: String,
+    /// The actions that the form lets choose from; empty: it was a button of its own.
+    choices: Vec<(&'static str, &'static str)>,
+    /// What the button is called; None: nothing is left to be sent.
+    button: Option<&'static str>,
+    back: (String, &'static str),
+}
+
+/// Why.
+struct AgainFault {
+    status: StatusCode,
+    said: String,
+    /// What can be done instead: address and words.
+    ways: Vec<(String, String)>,
+}
+
+fn again(state: &AppState, acting: &Acting, look: Look, form: ReviewForm, fault: AgainFault) -> Result<Response, Failure> {
+    let action = form.known_action().ok().filter(|_| !form.replay);
+    let scope = form.request().ok().map(|request| request.scope);
+    // Of a list's form nothing may be marked: then there is nothing to send again.
+    let is_empty = matches!(&scope, Some(Scope::Ids(ids)) if ids.is_empty());
+    let about = scope.as_ref().filter(|_| !is_empty).map(|scope| format!(": {}", about(scope).0)).unwrap_or_default();
+    let title = action.map_or_else(|| "Replay the marked messages".to_owned(), |action| format!("{}{about}", label(action)));
+    let from_list = form.filter.is_some() && form.to.is_none() && IN_LISTS.iter().any(|action| action.as_str() == form.action);
+    let page = AgainPage {
+        shell: Shell::new(state, Some(&acting.principal), look, "messages"),
+        title,
+        reason: text::line(&form.reason),
+        choices: if from_list { IN_LISTS.map(|action| (action.as_str(), label(action))).to_vec() } else { Vec::new() },
+        button: action.filter(|_| !is_empty).map(label),
+        back: form.came_from(),
+        form: ReviewForm { form_id: new_form_id()?, ..form },
+        fault,
+    };
+    Ok((page.fault.status, page).into_response())
 }
 
 fn said(action: ReviewAction) -> Flash {
@@ -205,7 +347,7 @@ impl ReviewView {
             ReviewState::Done => ("healthy", "Done"),
             ReviewState::Stopped => ("warning", "Stopped"),
         };
-        let (about, link) = about(review);
+        let (about, link) = about(&review.scope);
         let is_operator = principal.role >= Role::Operator;
         let restores = is_operator && review.action.archives() && !review.state.is_live() && review.changed > 0;
         let outcome = |name, count: i64, note| Outcome { name, count: format::exact(count), note };
@@ -244,8 +386,8 @@ impl ReviewView {
 }
 
 /// What a review is about, and the list that shows it.
-fn about(review: &Review) -> (String, Option<String>) {
-    match &review.scope {
+fn about(scope: &Scope) -> (String, Option<String>) {
+    match scope {
         Scope::Ids(ids) => match ids.as_slice() {
             [one] => (format!("message {one}"), Some(format!("/messages/{one}"))),
             several => (format::counted(several.len() as i64, "marked message", "marked messages"), None),
@@ -297,6 +439,8 @@ fn how_far(review: &Review, now_ms: i64) -> String {
 #[template(path = "reviews/list.html")]
 pub struct ReviewsPage {
     shell: Shell,
+    /// This view, for its live region.
+    url: String,
     lines: Vec<ReviewLine>,
     older: Option<String>,
 }
@@ -339,7 +483,8 @@ pub async fn list(
     let now_ms = state.clock.now_ms();
     let older = found.last().filter(|_| found.len() as i64 == LISTED).map(|last| format!("/reviews?before={}", last.id));
     let lines = found.iter().map(|review| ReviewLine::of(review, &principal, now_ms)).collect::<Result<_, _>>()?;
-    Ok(ReviewsPage { shell: Shell::new(&state, Some(&principal), look, "messages"), lines, older })
+    let url = format!("/reviews{}", query.link("", None));
+    Ok(ReviewsPage { shell: Shell::new(&state, Some(&principal), look, "messages"), url, lines, older })
 }
 
 /// The newest reviews of many messages of a DLQ.
@@ -459,7 +604,7 @@ mod tests {
     use super::*;
 
     fn parse(body: &str) -> Result<Request, Failure> {
-        ReviewForm::parse(body.as_bytes()).and_then(ReviewForm::request)
+        ReviewForm::parse(body.as_bytes()).and_then(|form| form.request())
     }
 
     #[test]

@@ -7,14 +7,14 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
 use super::driver::{Browser, SMALL, Screen, WIDE};
-use super::line::Mode;
+use super::line::{Line, Mode};
 use super::report;
 use super::stage::{HOSTILE, PASSWORD, Stage, WALLET, look_at_all, wallet_records};
 use crate::web::house::{HOUR_MS, MINUTE_MS, NOW_MS, record};
 
-const UPDATES: i64 = 20;
+pub(super) const UPDATES: i64 = 20;
 /// Updates are driven at this pace for a minute.
-const PACE: Duration = Duration::from_secs(3);
+pub(super) const PACE: Duration = Duration::from_secs(3);
 const MOST_SHIFT: f64 = 0.02;
 
 /// Put into the page once it is there: sums up what the layout shifted by without the reader's doing, and counts the updates.
@@ -41,20 +41,63 @@ const READER: &str = "
     };";
 
 /// What one reader does before the updates begin.
-struct Reader {
-    path: String,
-    screen: Screen,
-    /// Opened, checked, scrolled to, typed into.
-    does: &'static str,
+pub(super) struct Reader {
+    pub who: &'static str,
+    pub path: String,
+    pub screen: Screen,
+    /// Opened, checked, scrolled to.
+    pub does: &'static str,
     /// Where they type, with the caret in the middle.
-    types_into: &'static str,
+    pub types_into: &'static str,
+    /// Whether any part of the page keeps itself up to date.
+    pub is_live: bool,
+}
+
+/// Readers at their pages, and what was there before the updates began.
+pub(super) struct Seated<'a> {
+    readers: &'a [Reader],
+    pub browsers: Vec<Browser>,
+    /// What the layout shifted by until each page was live.
+    loading: Vec<f64>,
+    before: Vec<Value>,
+}
+
+impl Seated<'_> {
+    pub async fn all<'a>(stage: &Stage, readers: &'a [Reader]) -> Seated<'a> {
+        let mut seated = Seated { readers, browsers: Vec::new(), loading: Vec::new(), before: Vec::new() };
+        for reader in readers {
+            let (browser, shift) = sit_down(stage, reader).await;
+            seated.browsers.push(browser);
+            seated.loading.push(shift);
+        }
+        for browser in &seated.browsers {
+            seated.before.push(browser.ask(READER).await);
+        }
+        seated
+    }
+
+    /// After the updates: nothing has shifted, and nobody was disturbed. The figures of each page.
+    pub async fn undisturbed(&self) -> String {
+        let mut figures = Vec::new();
+        for (((browser, reader), before), loading) in self.browsers.iter().zip(self.readers).zip(&self.before).zip(&self.loading) {
+            let watched = browser.ask("return watched").await;
+            let (shift, updates) = (watched["shift"].as_f64().expect("a number"), watched["updates"].as_f64().expect("a number"));
+            let name = format!("{} at {}", reader.path, reader.screen.0);
+            let expected = if reader.is_live { UPDATES as f64 } else { 0.0 };
+            assert!(updates >= expected && (reader.is_live || updates < 0.5), "{name}: {updates} updates");
+            assert_eq!(&browser.ask(READER).await, before, "{name}: the reader was disturbed");
+            assert!(shift <= MOST_SHIFT, "{name}: shifted by {shift}: {}", watched["shifted"]);
+            figures.push(format!("{name} {shift:.3} over {updates} updates ({loading:.3} while it loaded)"));
+        }
+        figures.join(", ")
+    }
 }
 
 /// Opens the page and does all that. With what the layout had shifted by until the page was live.
 async fn sit_down(stage: &Stage, reader: &Reader) -> (Browser, f64) {
     let browser = Browser::open().await;
     browser.screen(reader.screen).await;
-    stage.admit(&browser, "otto").await;
+    stage.admit(&browser, reader.who).await;
     browser.goto(&stage.at(&reader.path)).await;
     live(&browser).await;
     browser.ask(WATCH).await;
@@ -69,7 +112,7 @@ async fn sit_down(stage: &Stage, reader: &Reader) -> (Browser, f64) {
     (browser, loading)
 }
 
-async fn live(browser: &Browser) {
+pub(super) async fn live(browser: &Browser) {
     browser
         .until("the chip says Live", Duration::from_secs(20), "return document.querySelector('#chip').textContent.startsWith('Live')")
         .await;
@@ -95,52 +138,27 @@ async fn twenty_updates_in_a_minute_shift_nothing_and_leave_the_reader_alone() {
     let stage = Stage::furnished().await;
     let group = stage.house.json(&format!("/api/v1/messages?topic={WALLET}&limit=20")).await["items"].clone();
     let group = group.as_array().and_then(|items| items.iter().find(|item| item["offset"] == HOSTILE - 1)).expect("it")["group"].clone();
+    let reader = |path: String, screen, does, types_into| Reader { who: "otto", path, screen, does, types_into, is_live: true };
+    let open_all = "document.querySelectorAll('main details').forEach(e => { e.open = true })";
+    let known = "document.querySelector('input[type=radio][value=known]').checked = true";
     let readers = [
-        Reader { path: "/".into(), screen: WIDE, does: "scrollTo(0, 120)", types_into: ".filters input[name=q]" },
-        Reader {
-            path: format!("/dlqs/main/{WALLET}"),
-            screen: WIDE,
-            does: "document.querySelectorAll('main details').forEach(e => { e.open = true })",
-            types_into: "#messages input[name=q]",
-        },
-        Reader {
-            path: format!("/groups/{group}"),
-            screen: SMALL,
-            does: "document.querySelector('input[type=radio][value=known]').checked = true",
-            types_into: "input[name=owner]",
-        },
+        reader("/".into(), WIDE, "scrollTo(0, 120)", ".filters input[name=q]"),
+        reader(format!("/dlqs/main/{WALLET}"), WIDE, open_all, "#messages input[name=q]"),
+        reader(format!("/groups/{group}"), SMALL, known, "input[name=owner]"),
     ];
-    let (mut sessions, mut loading) = (Vec::new(), Vec::new());
-    for reader in &readers {
-        let (browser, shift) = sit_down(&stage, reader).await;
-        sessions.push(browser);
-        loading.push(shift);
-    }
-    let mut before = Vec::new();
-    for browser in &sessions {
-        before.push(browser.ask(READER).await);
-    }
+    let seated = Seated::all(&stage, &readers).await;
     let mut pace = tokio::time::interval(PACE);
     for update in 0..UPDATES {
         pace.tick().await;
         something_happens(&stage, update).await;
     }
     tokio::time::sleep(PACE * 2).await;
-    let mut figures = Vec::new();
-    for (((browser, reader), before), loading) in sessions.iter().zip(&readers).zip(before).zip(loading) {
-        let watched = browser.ask("return watched").await;
-        let (shift, updates) = (watched["shift"].as_f64().expect("a number"), watched["updates"].as_f64().expect("a number"));
-        assert!(updates >= UPDATES as f64, "{}: {updates} updates", reader.path);
-        assert_eq!(browser.ask(READER).await, before, "{}: the reader was disturbed", reader.path);
-        assert!(shift <= MOST_SHIFT, "{}: shifted by {shift}: {}", reader.path, watched["shifted"]);
-        let kind = reader.path.split('/').nth(1).filter(|kind| !kind.is_empty()).unwrap_or("overview");
-        figures.push(format!("{kind} {shift:.3} over {updates} updates ({loading:.3} while it loaded)"));
-    }
+    let figures = seated.undisturbed().await;
     // It was not quiet because nothing came.
     let depth = format!("{}", wallet_records() + UPDATES);
-    let shown = sessions[1].text(".stats .stat b").await;
+    let shown = seated.browsers[1].text(".stats .stat b").await;
     assert_eq!(shown, depth, "the page of the DLQ shows what came");
-    report(&format!("layout shift in {} s (at most {MOST_SHIFT}): {}", UPDATES * 3, figures.join(", ")));
+    report(&format!("layout shift in {} s (at most {MOST_SHIFT}): {figures}", UPDATES * 3));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -185,15 +203,8 @@ async fn rows_keep_their_place_until_the_reader_asks() {
     live(&browser).await;
 }
 
-/// The line is broken for half a minute while something happens.
-async fn broken(mode: Mode) -> String {
-    let (stage, line) = Stage::behind_a_line().await;
-    let browser = Browser::open().await;
-    stage.admit(&browser, "otto").await;
-    browser.goto(&stage.at("/")).await;
-    live(&browser).await;
-    tokio::time::sleep(Duration::from_secs(3)).await;
-
+/// Breaks the line for half a minute, in which `happens`; the page must say so, and soon afterwards a script must find it `right`.
+pub(super) async fn broken_for_a_while(browser: &Browser, line: &Line, mode: Mode, happens: impl AsyncFnOnce(), right: &str) -> String {
     let began = tokio::time::Instant::now();
     line.set(mode);
     browser
@@ -202,21 +213,28 @@ async fn broken(mode: Mode) -> String {
     let stale = began.elapsed();
     let chip = browser.text("#chip").await;
     assert!(chip.ends_with(" s"), "it says since when: {chip}");
-    something_happens(&stage, 0).await;
-    let wallet = stage.house.dlq(WALLET).await;
+    happens().await;
     tokio::time::sleep_until(began + Duration::from_secs(30)).await;
     assert!(browser.text("#chip").await.starts_with("Stale"));
 
     let back = tokio::time::Instant::now();
     line.set(Mode::Open);
-    let right = format!(
-        "return document.querySelector('#chip').textContent.startsWith('Live')
-            && document.querySelector('#dlq-{} [data-l=Depth]').textContent.includes('{}')",
-        wallet.id,
-        wallet_records() + 1
-    );
+    let right = format!("return document.querySelector('#chip').textContent.startsWith('Live') && {right}");
     browser.until(&format!("live and right again after {mode:?}"), Duration::from_secs(5), &right).await;
     format!("{mode:?}: Stale after {:.1} s, right {:.1} s after its return", stale.as_secs_f64(), back.elapsed().as_secs_f64())
+}
+
+/// The overview, while the line is broken.
+async fn broken(mode: Mode) -> String {
+    let (stage, line) = Stage::behind_a_line().await;
+    let browser = Browser::open().await;
+    stage.admit(&browser, "otto").await;
+    browser.goto(&stage.at("/")).await;
+    live(&browser).await;
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    let wallet = stage.house.dlq(WALLET).await;
+    let right = format!("document.querySelector('#dlq-{} [data-l=Depth]').textContent.includes('{}')", wallet.id, wallet_records() + 1);
+    broken_for_a_while(&browser, &line, mode, async || something_happens(&stage, 0).await, &right).await
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -9,6 +9,7 @@ mod hostile;
 mod keyboard;
 mod line;
 mod live;
+mod live_replay;
 mod no_script;
 mod replay;
 mod senses;

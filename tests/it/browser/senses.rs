@@ -2,10 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use lazaret::domain::replay::{BatchMove, Expected, Warning};
 use serde_json::{Value, json};
 
 use super::driver::Browser;
 use super::stage::{Stage, WALLET};
+use crate::replay::seeded::Seeded;
 
 /// Every status on the page: its word, its shape, and the colours of shape and ground as they are computed.
 const STATUSES: &str = "
@@ -107,6 +109,72 @@ async fn statuses_are_told_apart_by_shape_and_word() {
     }
 }
 
+/// A DLQ with a replay in each of these states.
+async fn replays(stage: &Stage) -> Vec<Seeded<'_>> {
+    let to = |moves: &'static [BatchMove]| moves;
+    let all = [
+        ("one.DLQ", to(&[])),
+        ("two.DLQ", to(&[BatchMove::Submit])),
+        ("three.DLQ", to(&[BatchMove::Submit, BatchMove::Approve, BatchMove::Start, BatchMove::Pause])),
+        ("four.DLQ", to(&[BatchMove::Submit, BatchMove::Approve, BatchMove::Start, BatchMove::Halt])),
+        ("five.DLQ", to(&[BatchMove::Submit, BatchMove::Approve, BatchMove::Start, BatchMove::Finish, BatchMove::Verify])),
+        ("six.DLQ", to(&[BatchMove::Submit, BatchMove::Reject])),
+        ("seven.DLQ", to(&[BatchMove::Submit, BatchMove::Approve, BatchMove::Start])),
+    ];
+    let mut replays = Vec::new();
+    for (topic, moves) in all {
+        let replay = Seeded::frozen(&stage.house, topic, 20, "otto", |_| ()).await;
+        replay.preflighted(&[(Expected::AlreadyApplied, 2), (Expected::Incompatible, 3)], &[Warning::CauseActive { arrivals: 3 }], 1).await;
+        for movement in moves {
+            match movement {
+                BatchMove::Approve => replay.approved_by("petra", None).await,
+                movement => replay.moved(*movement, None).await,
+            }
+        }
+        replays.push(replay);
+    }
+    replays
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs a real Chromium: run tests/run"]
+async fn states_of_replays_are_told_apart_by_shape_and_word() {
+    let stage = Stage::furnished().await;
+    let browser = Browser::open().await;
+    stage.admit(&browser, "ada").await;
+    let seeded = replays(&stage).await;
+    let mut looks = 0;
+    for (theme, forced) in [("light", "none"), ("dark", "none"), ("light", "active"), ("dark", "active")] {
+        browser.prefers(&[("prefers-color-scheme", theme), ("forced-colors", forced)]).await;
+        let pages = std::iter::once("/replays".to_owned()).chain(seeded.iter().map(|replay| format!("/replays/{}", replay.id)));
+        let mut shapes: BTreeMap<String, String> = BTreeMap::new();
+        for page in pages.chain([format!("/replays/{}/review", seeded[1].id)]) {
+            browser.goto(&stage.at(&page)).await;
+            browser.picture(&format!("states{}-{theme}-forced-{forced}", page.replace('/', "-"))).await;
+            let look = format!("{page}, {theme}, forced colours {forced}");
+            let found = statuses(&browser).await;
+            assert!(!found.is_empty(), "{look}");
+            for status in found {
+                assert!(status.size >= 2.0 && status.shape_contrast >= 3.0 && status.word_contrast >= 4.5, "{look}: {status:?}");
+                assert!(forced == "none" || status.border >= 1.0, "{look}: no border stands for its fill: {status:?}");
+                shapes.insert(status.word, status.shape);
+                looks += 1;
+            }
+            // The parts of a forecast have their counts and words in a list, and the bar has an edge where colours are forced.
+            let forecast = browser.ask("const bar = document.querySelector('svg.forecast'); return bar && [bar.getAttribute('aria-label'), getComputedStyle(bar).borderTopWidth, document.querySelector('.legend').textContent]").await;
+            if forecast != Value::Null {
+                assert!(forecast[0].as_str().is_some_and(|label| label.contains("15 ")) && forecast[1] == "1px", "{look}: {forecast}");
+                assert!(forecast[2].as_str().is_some_and(|legend| legend.contains("15") && legend.contains("sent")), "{look}: {forecast}");
+            }
+        }
+        // What is well, what waits, what needs somebody and what is over have a shape each.
+        let of = |word: &str| shapes.get(word).unwrap_or_else(|| panic!("{word} is not among {shapes:?}"));
+        let kinds: BTreeSet<&String> = ["Verified", "Sending", "Paused", "Halted", "Rejected"].map(of).into();
+        assert_eq!(kinds.len(), 5, "{shapes:?}");
+    }
+    super::report(&format!("{looks} statuses of replays, in both themes and with forced colours: shape at least 3:1, word at least 4.5:1"));
+}
+
 /// Whatever is animated, or would be when it changes.
 const MOVES: &str = "
     const seconds = list => Math.max(...list.split(',').map(one => one.trim().endsWith('ms') ? parseFloat(one) / 1000 : parseFloat(one)));
@@ -118,6 +186,8 @@ const MOVES: &str = "
             if (style.animationName !== 'none' && seconds(style.animationDuration) > 0) found.push([element, 'animation']);
         }
         if (getComputedStyle(element).scrollBehavior === 'smooth') found.push([element, 'smooth scrolling']);
+        // The browser's own animation, which no question about animations tells of.
+        if (element.matches('progress:indeterminate') && getComputedStyle(element).appearance !== 'none') found.push([element, 'a bar to and fro']);
     }
     if (document.getAnimations().length) found.push([document.body, `${document.getAnimations().length} animations`]);
     return found.map(([element, what]) => `${what}: ${element.outerHTML.slice(0, 80)}`);";
@@ -129,14 +199,31 @@ async fn nothing_moves_for_who_asked_for_that() {
     let browser = Browser::open().await;
     stage.admit(&browser, "ada").await;
     browser.prefers(&[("prefers-reduced-motion", "reduce")]).await;
-    for path in
-        ["/".to_owned(), format!("/dlqs/main/{WALLET}"), "/messages".into(), "/messages/1".into(), "/groups/1".into(), "/settings".into()]
-    {
+    let seeded = replays(&stage).await;
+    let freezing = Seeded::frozen(&stage.house, "eight.DLQ", 20, "otto", |_| ()).await;
+    stage.spoil("UPDATE batches SET step = 'freezing' WHERE id = (SELECT MAX(id) FROM batches)").await;
+    let mut paths = vec![
+        "/".to_owned(),
+        format!("/dlqs/main/{WALLET}"),
+        "/messages".into(),
+        "/messages/1".into(),
+        "/groups/1".into(),
+        "/settings".into(),
+    ];
+    paths.extend(["/replays".into(), "/reviews".into(), format!("/replays/new?cluster=main&topic={WALLET}")]);
+    paths.extend(seeded.iter().chain([&freezing]).map(|replay| format!("/replays/{}", replay.id)));
+    paths.push(format!("/replays/{}/review", seeded[1].id));
+    for path in paths {
         browser.goto(&stage.at(&path)).await;
         assert_eq!(browser.ask("return matchMedia('(prefers-reduced-motion: reduce)').matches").await, Value::Bool(true));
         assert_eq!(browser.ask(MOVES).await, json!([]), "{path}");
     }
     // The question finds what moves: without that, its answer would mean nothing.
+    browser.goto(&stage.at(&format!("/replays/{}", freezing.id))).await;
+    assert_eq!(browser.number("return document.querySelectorAll('progress:indeterminate').length").await as i64, 1);
+    browser.prefers(&[]).await;
+    assert_ne!(browser.ask(MOVES).await, json!([]), "a bar whose end is not known");
+    browser.prefers(&[("prefers-reduced-motion", "reduce")]).await;
     browser.ask("document.querySelector('main').animate([{ opacity: 0 }, { opacity: 1 }], 60000)").await;
     assert_ne!(browser.ask(MOVES).await, json!([]));
 }

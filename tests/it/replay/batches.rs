@@ -287,6 +287,8 @@ on_both_stores! {
             let error = changed.replays.approve(&ben(), proposed.id, &digest, &[], None).await.unwrap_err();
             assert!(conflict(&error).contains("approval void"), "{error}");
         }
+        let other_group = desk.configured(|text| text.replace("consumer_group = 'wallet'", "consumer_group = 'wallet-2'")).await;
+        assert_eq!(void_of(&other_group).await.unwrap(), "approval void: the consumer group changed");
         assert_eq!(void_of(&desk).await, None);
         desk.write("payment.json", r#"{"type":"object"}"#);
         assert_eq!(void_of(&desk).await.unwrap(), "approval void: the settings of its checks changed");
@@ -498,6 +500,10 @@ on_both_stores! {
         proposal.target = Some("payments.retry".into());
         let batch = desk.proposed(proposal).await;
         assert_eq!((batch.plan.target.as_str(), batch.progress.items, batch.plan.group.as_deref()), ("payments.retry", 6, Some("wallet-retry")));
+        // What is left of the targets is "origin", and this is not where all of them came from.
+        let without = desk.configured(|text| text.replace("'origin', 'payments.retry'", "'origin'").replace("target_groups =", "tenant = '{key}' #")).await;
+        assert_eq!(desk.replays.recompute_digest(&batch).await.unwrap().void(), None);
+        assert!(without.replays.recompute_digest(&batch).await.unwrap().void().unwrap().contains("the target topic"));
     }
 
     async fn what_cannot_be_taken_is_refused_at_its_field(store: Store) {
@@ -589,6 +595,37 @@ on_both_stores! {
         desk.replays.approve_emergency(&ana(), batch.id, batch.digest.as_deref().unwrap(), &[], None).await.unwrap();
     }
 
+    async fn what_two_give_back_at_once_is_given_back_to_the_last(store: Store) {
+        let desk = Desk::with_ledger(store).await;
+        desk.take_in((0..2_300).map(Letter::of)).await;
+        let batch = desk.proposed(desk.everything()).await;
+        let ids = desk.ids().await;
+        // Somebody has the first message until both have looked for what there is to give back.
+        let mut tx = desk.store.begin().await.unwrap();
+        lazaret::store::transitions::lock(&mut tx, &ids[..1]).await.unwrap();
+        let stopping = tokio::spawn({
+            let (replays, id) = (desk.replays.clone(), batch.id);
+            async move { replays.stop(&ben(), id, None).await.map(drop) }
+        });
+        let giving_back = tokio::spawn({
+            let (replays, id) = (desk.replays.clone(), batch.id);
+            async move {
+                while replays.store.batch(id).await.unwrap().unwrap().step != Step::Releasing {
+                    tokio::time::sleep(Duration::from_millis(10)).await;
+                }
+                replays.prepare("main").await.map(drop)
+            }
+        });
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        tx.commit().await.unwrap();
+        stopping.await.unwrap().unwrap();
+        giving_back.await.unwrap().unwrap();
+        desk.prepare().await;
+        assert_eq!(desk.states().await, [(MessageState::Quarantined, 2_300)].into());
+        let batch = desk.batch(batch.id).await;
+        assert_eq!((batch.step, batch.progress.not_sent), (Step::Released, 2_300));
+    }
+
     async fn a_reopened_batch_is_preflighted_anew_and_its_approvals_are_gone(store: Store) {
         let desk = Desk::with_ledger(store).await;
         desk.take_in((0..20).map(Letter::of)).await;
@@ -604,6 +641,140 @@ on_both_stores! {
         let submitted = desk.replays.submit(&ana().by, &OwnerScope::All, batch.id, Submission::default()).await.unwrap();
         assert_eq!(desk.approved(submitted).await.state, BatchState::Approved);
         assert_eq!(desk.items(batch.id).await.iter().filter(|item| item.stage == 0).count(), 10);
+    }
+
+    /// The plan is the same, what the checks say of it is not: who saw the one has not seen the other.
+    async fn an_approval_is_of_the_forecast_and_the_warnings_that_were_shown(store: Store) {
+        let readers = "[[dlq.also_read_by]]\ngroup = 'fraud'\nledger = 'fraud'\n";
+        let desk = Desk::new(store, &format!("{}{readers}", desk::CHECKED)).await;
+        desk.take_in((0..20).map(Letter::of)).await;
+        desk.applied((0..15).map(|n| n.to_string())).await;
+        let batch = desk.proposed(desk.everything()).await;
+        assert_eq!(batch.forecast, Some(Forecast { send: 5, already_applied: 15, ..Forecast::default() }));
+        let again = async || {
+            desk.replays.reopen(&ana(), batch.id).await.unwrap();
+            desk.prepare().await;
+            desk.replays.submit(&ana().by, &OwnerScope::All, batch.id, Submission::default()).await.unwrap()
+        };
+        let same = again().await;
+        assert_eq!((same.state, &same.digest), (BatchState::AwaitingApproval, &batch.digest), "nothing is different");
+
+        desk.applied(["15".to_owned()]).await;
+        let other = again().await;
+        assert_eq!(other.forecast, Some(Forecast { send: 4, already_applied: 16, ..Forecast::default() }));
+        let late = desk.replays.approve(&ben(), batch.id, batch.digest.as_deref().unwrap(), &[], None).await.unwrap_err();
+        assert!(conflict(&late).contains("not the one that was shown"), "{late}");
+
+        desk.applied_in("fraud", ["3".to_owned()]).await;
+        let warned = again().await;
+        assert_eq!((warned.forecast, warned.plan.clone()), (other.forecast, other.plan.clone()));
+        let late = desk.replays.approve(&ben(), batch.id, other.digest.as_deref().unwrap(), &[0], None).await.unwrap_err();
+        assert!(conflict(&late).contains("not the one that was shown"), "{late}");
+        let ticked: Vec<usize> = (0..warned.warnings.len()).collect();
+        let approved = desk.replays.approve(&ben(), batch.id, warned.digest.as_deref().unwrap(), &ticked, None).await.unwrap();
+        assert_eq!(desk.replays.recompute_digest(&approved).await.unwrap().void(), None);
+    }
+
+    /// Whoever writes a part of what is agreed to must not be the one who agrees.
+    async fn a_draft_is_its_proposers_alone_to_change(store: Store) {
+        let desk = Desk::new(store, "[dlq.schema]\nuse = 'payment'\n").await;
+        desk.take_in((0..5).map(Letter::of)).await;
+        let held = desk.propose(desk.everything()).await.unwrap().batch;
+        desk.prepare().await;
+        let submit = async |who: &Decider, why_now: Option<&str>, waivers: Vec<Waiver>| {
+            let submission = Submission { why_now: why_now.map(str::to_owned), waivers };
+            desk.replays.submit(&who.by, &OwnerScope::All, held.id, submission).await
+        };
+        for error in [
+            submit(&ben(), None, vec![waiver("the wallet has a unique key")]).await.unwrap_err(),
+            submit(&ben(), Some("customers are waiting"), vec![]).await.unwrap_err(),
+        ] {
+            assert!(forbidden(&error).contains("ana proposed it"), "{error}");
+        }
+        assert_eq!(on_trail(&desk.store, lazaret::domain::audit::Action::ReplayRefused).await, 2);
+        assert_eq!(desk.batch(held.id).await.plan.waivers, []);
+        let shouting = Decider { by: desk::by("ANA"), ..ana() };
+        submit(&shouting, None, vec![waiver("the wallet has a unique key")]).await.unwrap();
+        desk.prepare().await;
+        // As it stands anybody who may propose puts it up again, and who did so may approve.
+        desk.replays.reopen(&ben(), held.id).await.unwrap();
+        desk.prepare().await;
+        let submitted = submit(&ben(), None, vec![waiver("the wallet has a unique key")]).await.unwrap();
+        assert_eq!((submitted.state, submitted.quorum), (BatchState::AwaitingApproval, 2));
+        desk.replays.approve(&ben(), held.id, submitted.digest.as_deref().unwrap(), &[], None).await.unwrap();
+    }
+
+    async fn a_draft_that_was_slowed_down_is_agreed_to_at_that_pace(store: Store) {
+        let desk = Desk::with_ledger(store).await;
+        desk.take_in((0..20).map(Letter::of)).await;
+        let draft = desk.propose(desk.everything()).await.unwrap().batch;
+        desk.replays.slow_down(&ben(), draft.id, 7).await.unwrap();
+        desk.prepare().await;
+        let batch = desk.batch(draft.id).await;
+        assert_eq!((batch.state, batch.plan.max_per_second, batch.agreed_per_second), (BatchState::AwaitingApproval, 7, None));
+        let approved = desk.approved(batch).await;
+        assert_eq!(desk.replays.recompute_digest(&approved).await.unwrap().void(), None);
+    }
+
+    /// What was sent in an emergency stays to be looked at, and in the count, whatever becomes of the rest.
+    async fn an_emergency_that_was_begun_is_not_put_up_again(store: Store) {
+        let desk = Desk::with_ledger(store).await.configured(|text| text.replace("owner = 'payments'", "owner = 'payments'\nemergency_replay = true")).await;
+        desk.take_in((0..5).map(Letter::of)).await;
+        let mut proposal = desk.everything();
+        (proposal.emergency, proposal.incident) = (true, Some("INC-7".into()));
+        let batch = desk.proposed(proposal).await;
+        desk.replays.approve_emergency(&ana(), batch.id, batch.digest.as_deref().unwrap(), &[], None).await.unwrap();
+        desk.change("UPDATE batches SET state = 'halted', started_at_ms = approved_at_ms").await;
+        let error = desk.replays.reopen(&ana(), batch.id).await.unwrap_err();
+        assert!(conflict(&error).contains("stop it, and propose what is left anew"), "{error}");
+        desk.replays.stop(&ana(), batch.id, None).await.unwrap();
+        assert_eq!(desk.store.emergencies_to_review(None, 10).await.unwrap().len(), 1);
+        let own = desk.replays.review_emergency(&ana(), batch.id, "fine").await.unwrap_err();
+        assert!(forbidden(&own).contains("second person"), "{own}");
+    }
+
+    async fn an_emergency_replay_takes_no_standing_waiver(store: Store) {
+        let idempotent = "consumer_is_idempotent = 'unique key'\nemergency_replay = true\n";
+        let desk = Desk::new(store, &format!("{idempotent}{}key = '{{header:no-such}}'\n", desk::CHECKED)).await;
+        desk.take_in((0..5).map(Letter::of)).await;
+        let mut proposal = desk.everything();
+        (proposal.emergency, proposal.incident) = (true, Some("INC-7".into()));
+        let draft = desk.propose(proposal).await.unwrap().batch;
+        desk.prepare().await;
+        let draft = desk.batch(draft.id).await;
+        assert_eq!(draft.forecast, Some(Forecast { held: 5, ..Forecast::default() }), "nobody can be asked about any of them");
+        assert_eq!(draft.state, BatchState::Draft);
+        assert!(draft.note.as_deref().unwrap().contains("nothing would be sent"), "{:?}", draft.note);
+        desk.replays.stop(&ana(), draft.id, None).await.unwrap();
+        assert_eq!(desk.proposed(desk.everything()).await.forecast, Some(Forecast { send_unchecked: 5, ..Forecast::default() }));
+    }
+
+    async fn a_transform_needs_a_schema(store: Store) {
+        let desk = Desk::new(store, "[dlq.idempotency]\nledger = 'wallet'\n").await;
+        desk.take_in((0..2).map(Letter::of)).await;
+        let mut proposal = desk.everything();
+        proposal.transform = Some(".amount = 1".into());
+        let error = desk.propose(proposal).await.unwrap_err();
+        assert!(invalid(&error).0 == "transform" && invalid(&error).1.contains("add [dlq.schema]"), "{error}");
+    }
+
+    /// Headers name consumer groups, and the lines are pasted into the configuration.
+    async fn the_lines_to_paste_are_those_lines_whatever_a_group_is_called(store: Store) {
+        let desk = Desk::new(store, "").await.configured(|text| text.replace("consumer_group = 'wallet'\n", "")).await;
+        desk.take_in([Letter { group_named: Some("team.wallet]\n[dlq.x]\nowner = \"eve\""), ..Letter::of(1) }]).await;
+        let draft = desk.propose(desk.everything()).await.unwrap().batch;
+        desk.prepare().await;
+        let lines: Vec<String> = desk.batch(draft.id).await.warnings.into_iter().filter_map(|warning| match warning {
+            Warning::CheckMissing { lines, .. } => Some(lines),
+            _ => None,
+        }).collect();
+        assert_eq!(lines.len(), 2);
+        let file = lines.iter().fold("[[dlq]]\n".to_owned(), |file, lines| format!("{file}{lines}")).parse::<toml::Table>().unwrap();
+        let dlq = file["dlq"][0].as_table().unwrap();
+        assert_eq!(dlq.keys().collect::<Vec<_>>(), ["schema", "idempotency"]);
+        let only = |table: &str| file[table].as_table().unwrap().keys().cloned().collect::<Vec<_>>();
+        assert_eq!(only("schemas"), [dlq["schema"]["use"].as_str().unwrap()]);
+        assert_eq!(only("ledgers"), [dlq["idempotency"]["ledger"].as_str().unwrap()]);
     }
 
     async fn pause_and_resume_belong_to_their_states_and_roles(store: Store) {
@@ -653,6 +824,20 @@ on_both_stores! {
         assert_eq!(ended.state, BatchState::Cancelled);
         assert!(ended.note.unwrap().contains("nothing to replay"));
     }
+}
+
+/// Whoever tries a filter on a page waits some seconds at most, also for a built-in that is slow.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_filter_that_is_tried_comes_back_in_time() {
+    use lazaret::services::replay::preview::Tried;
+    let (store, _folder) = crate::support::sqlite().await;
+    let desk = Desk::with_ledger(store).await;
+    let entry = desk.replays.entry("main", desk::DLQ).unwrap();
+    let clock = lazaret::domain::clock::Clock::system();
+    let slow = "[range(30000)] as $a | [$a[] | [.]] | contains($a | map([.]))";
+    let tried = desk.replays.try_transform(entry, slow, b"1".to_vec(), false).await;
+    assert!(matches!(&tried, Tried::Failed(why) if why.contains("takes longer than 3 s")), "{tried:?} after {:?}", clock.monotonic());
+    assert!(clock.monotonic() < Duration::from_secs(6));
 }
 
 /// Without statistics SQLite walks all items of a batch for each message of a list.

@@ -421,7 +421,9 @@ async fn a_key_that_cannot_be_built_or_changes_is_held() {
     let checked =
         rig.checker.check(rig.entry(), Some(".amount_cents = .amount * 100 | .id += 1"), std::slice::from_ref(&old), now_ms()).await;
     assert_eq!((checked[0].schema, checked[0].idempotency), (SchemaVerdict::Transformed, IdempotencyVerdict::CouldNotCheck));
-    assert_eq!(checked[0].answered.as_deref(), Some("the transform changes the key"));
+    assert_eq!(checked[0].answered.as_deref(), Some("the transform changes the key, and no waiver is of that"));
+    let waiver = Waiver { check: Check::Idempotency, verdict: "could_not_check".into(), reason: "the wallet is down".into() };
+    assert_eq!(checked[0].decision(&[waiver], true), Decision::Held, "a consumer is idempotent by its key");
     // An original without a key has none that could differ.
     let nested = valued(Some(br#"{"payment":{"id":7},"amount_cents":3}"#));
     let filter = "{id: .payment.id, amount_cents}";
@@ -466,6 +468,35 @@ async fn transforms_and_fences() {
 
     let endless = rig.checker.check(rig.entry(), Some("[repeat(1)]"), &[before(old)], now_ms()).await;
     assert_eq!(endless[0].schema, CouldNotCheck, "{endless:?}");
+}
+
+/// A waiver is of a check that could not run, not of what is known to be wrong.
+#[tokio::test]
+async fn what_is_known_not_to_fit_goes_by_no_waiver() {
+    let waivers = [(Check::Schema, "could_not_check"), (Check::Idempotency, "not_configured")].map(|(check, verdict)| Waiver {
+        check,
+        verdict: verdict.into(),
+        reason: "customers wait".into(),
+    });
+    let decide = |checked: &Checked| (checked.schema, checked.decision(&waivers, false));
+    let held = (SchemaVerdict::CouldNotCheck, Decision::Held);
+    let cutover = "[[dlq.schema.fence]]\nbefore = '2026-11-16T00:00:00Z'\nreason = 'amount became cents'\n";
+    let rig = Rig::new("", &format!("[dlq.schema]\nuse = 'payment'\ntransform = 'cents.jq'\n{cutover}"));
+    let old = valued(Some(br#"{"id":7,"amount":3}"#));
+    let before_the_cutover = Candidate { origin_at_ms: Some(1_794_787_199_999), ..payment("1") };
+    let both = [old, before_the_cutover, payment("2")];
+
+    // The filter takes too long, then its file is gone, then the schema's.
+    let endless = rig.checker.check(rig.entry(), Some("[repeat(1)]"), &both, now_ms()).await;
+    assert_eq!(endless.iter().map(decide).collect::<Vec<_>>()[..2], [held, held], "{endless:?}");
+    assert!(endless[0].schema_note.as_deref().unwrap().contains("no waiver lets it go"), "{endless:?}");
+    std::fs::remove_file(rig.folder.path().join("cents.jq")).unwrap();
+    let gone = rig.check(&both).await;
+    assert_eq!(gone.iter().map(decide).collect::<Vec<_>>(), [held, held, (SchemaVerdict::Compatible, Decision::SendUnchecked)]);
+    std::fs::remove_file(rig.folder.path().join("payment.json")).unwrap();
+    let blind = rig.check(&both).await;
+    let unchecked = (SchemaVerdict::CouldNotCheck, Decision::SendUnchecked);
+    assert_eq!(blind.iter().map(decide).collect::<Vec<_>>(), [unchecked, held, unchecked], "{blind:?}");
 }
 
 #[tokio::test]
@@ -523,26 +554,41 @@ async fn s9_whatever_decides_the_checks_is_in_the_fingerprint() {
 }
 
 #[tokio::test]
-async fn masked_fields_are_in_no_verdict_and_no_preview() {
+async fn masked_fields_are_in_no_verdict() {
     let folder = tempfile::tempdir().unwrap();
     let tier = sqlite_tier(folder.path(), &[]).await;
     let dlq = format!("mask = ['/card', '/email']\n{LEDGER}key = '{{header:card}}'\n");
     let rig = Rig::new(&tier, &dlq);
     let mut message = valued(Some(br#"{"id":"SECRET-1","amount":1,"card":{"number":"SECRET-2"},"email":"SECRET-3"}"#));
     message.record.headers.push(lazaret::domain::record::Header { name: b"card".to_vec(), value: Some(b"SECRET-2".to_vec()) });
-    for filter in [None, Some(".card.number.x"), Some(".id = 1 | .amount_cents = .email")] {
+    let filters = [
+        None,
+        Some(".card.number.x"),
+        Some(".id = 1 | .amount_cents = .email"),
+        // A filter may make a name or a key of what is masked, or of a part of it.
+        Some("{id: 1, amount_cents: 1, (.card.number): {(.email): 1}}"),
+        Some("{id: {(.card.number): 1}, amount_cents: 1}"),
+        Some("{id: 1, amount_cents: {(.email[:7]): 1}}"),
+    ];
+    for filter in filters {
         let checked = rig.checker.check(rig.entry(), filter, std::slice::from_ref(&message), now_ms()).await;
         let shown = format!("{:?} {:?} {:?}", checked[0].schema_note, checked[0].asked, checked[0].answered);
         assert!(!shown.contains("SECRET"), "{filter:?}: {shown}");
-        let preview = rig.checker.transform_preview(rig.entry(), filter, &message).await;
-        let shown = format!("{preview:?}").replace("SECRET-1", "");
-        assert!(!shown.contains("SECRET"), "{filter:?}: {shown}");
     }
-    let filter = Some(".id = 9007199254740993 | .amount_cents = 100 | del(.amount)");
-    let preview = rig.checker.transform_preview(rig.entry(), filter, &message).await;
-    assert_eq!(preview.verdict, SchemaVerdict::Transformed);
-    let after = preview.after.unwrap();
-    assert!(after.contains("\n  \"id\": 9007199254740993,") && after.contains("\"card\": \"•••\""), "{after}");
+    let strict = SCHEMA.replace("\"properties\"", "\"additionalProperties\":{\"type\":\"null\"},\"properties\"");
+    std::fs::write(rig.folder.path().join("payment.json"), strict).unwrap();
+    let named = "{id: 1, amount_cents: 1, (.card.number): 1}";
+    let checked = rig.checker.check(rig.entry(), Some(named), std::slice::from_ref(&message), now_ms()).await.remove(0);
+    assert_eq!(checked.schema, SchemaVerdict::Incompatible);
+    assert!(!checked.schema_note.as_deref().unwrap().contains("SECRET"), "{checked:?}");
+
+    // The key of what is sent is a part of a masked field, and the original has none.
+    let rig = Rig::new(&tier, &format!("mask = ['/card']\n{LEDGER}"));
+    let message = valued(Some(br#"{"card":"SECRET-2","amount":1}"#));
+    std::fs::write(rig.folder.path().join("payment.json"), r#"{"required":["id"]}"#).unwrap();
+    let part = ".id = .card[:6]";
+    let checked = rig.checker.check(rig.entry(), Some(part), std::slice::from_ref(&message), now_ms()).await.remove(0);
+    assert_eq!((checked.schema, checked.asked.as_deref()), (SchemaVerdict::Transformed, Some("•••")));
 }
 
 on_both_stores! {

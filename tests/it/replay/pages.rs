@@ -169,6 +169,21 @@ on_both_stores! {
         }
     }
 
+    /// A record key that repeats a masked field has no hash, and is shown nowhere.
+    async fn a_list_of_items_shows_no_masked_key(store: Store) {
+        let house = House::new(store).await;
+        let value = r#"{"card":{"number":"4111111111111111"},"email":"ana@example.com"}"#;
+        let card = lazaret::domain::record::Record { key: Some(b"4111111111111111".to_vec()), ..record("cards.DLQ", 0, house.clock.now_ms() - HOUR_MS, value, "no") };
+        let plain = lazaret::domain::record::Record { key: Some(b"plain-key".to_vec()), ..record("cards.DLQ", 1, house.clock.now_ms() - HOUR_MS, value, "no") };
+        house.take_in("cards.DLQ", vec![card, plain]).await;
+        let seeded = Seeded::frozen(&house, "cards.DLQ", 0, "ana", |_| ()).await;
+        seeded.preflighted(&[], &[], 1).await;
+        let answer = house.get(&format!("/replays/{}?items=all", seeded.id)).await;
+        let text = answer.text();
+        assert!(text.contains("plain-key") && text.contains("•••"), "{text}");
+        assert!(!text.contains("4111"), "{text}");
+    }
+
     async fn the_review_shows_what_is_agreed_to_and_offers_a_decision_only_to_another(store: Store) {
         let house = House::new(store).await;
         let seeded = Seeded::frozen(&house, TOPIC, 200, "Ana", |_| ()).await;
@@ -180,7 +195,14 @@ on_both_stores! {
 
         let ben = approver(&house, "ben").await;
         let page = ben.page(&review).await;
-        assert_eq!(text_of(&page, ".lede"), "Needs an approver for payments other than Ana.");
+        let needs = "Needs an approver for the DLQs of payments: anybody but Ana, who proposed it.";
+        assert_eq!(text_of(&page, ".lede"), needs);
+        assert_eq!(text_of(&page, "main").matches("Needs an approver").count(), 1);
+        assert!(text_of(&page, "#decision").contains("You decide as ben, approver."));
+        assert_eq!(text_of(&page, "#samples > .meta"), "5 of 200 messages, the same for everybody who looks.");
+        // As it is read and as the Tab key goes: what is agreed to, then the decision, then what is only looked into.
+        let order = attributes(&page, "main section[id]", "id");
+        assert_eq!(order, ["plan", "warnings", "forecast", "earlier", "decision", "samples"]);
         assert_eq!(all(&page, "#samples .sample").len(), 5);
         assert_eq!(all(&page, "#samples .sample").len(), all(&ben.page(&review).await, "#samples .sample").len());
         assert_eq!(all(&page, "#samples .sample"), all(&ben.page(&review).await, "#samples .sample"), "the same for everybody who looks");
@@ -190,8 +212,9 @@ on_both_stores! {
             "3does not fitnot applied yet, as of the look-up"
         ]);
         assert_eq!(attributes(&page, "input[name=digest]", "value"), std::slice::from_ref(&digest));
-        assert_eq!(attributes(&page, "input[type=checkbox]", "name"), ["tick_0"]);
-        let plan = text_of(&page, "#review");
+        let tick = "#warnings input[type=checkbox][form=decide]";
+        assert_eq!((attributes(&page, tick, "name"), attributes(&page, "#decision form", "id")), (vec!["tick_0".into()], vec!["decide".into()]));
+        let plan = text_of(&page, "#plan");
         for words in ["payments.initiated", "6 partitions, read by group wallet", "at most 50/s", "first 10 messages", &digest[..8]] {
             assert!(plan.contains(words), "{words}: {plan}");
         }
@@ -207,7 +230,7 @@ on_both_stores! {
             assert_eq!(all(&person.page(&review).await, "input[name=digest]").len(), 0);
         }
         let page = ben.page(&path).await;
-        assert_eq!((badge(&page), lede(&page)), ("Awaits approval".into(), "Needs an approver for payments other than Ana.".into()));
+        assert_eq!((badge(&page), lede(&page)), ("Awaits approval".into(), needs.into()));
         assert_eq!(attributes(&page, "aside a.btn", "href"), [review]);
     }
 
@@ -286,6 +309,88 @@ on_both_stores! {
         assert!(buttons(&page).is_empty());
     }
 
+    async fn what_was_weighed_is_told_as_of_then_once_it_is_decided(store: Store) {
+        let house = House::new(store).await;
+        let warnings = [
+            Warning::CauseActive { arrivals: 4 },
+            Warning::AlsoReadBy { group: "analytics".into(), why: "it has no ledger".into(), items: 3 },
+        ];
+        let rejected = Seeded::frozen(&house, TOPIC, 3, "ana", |_| ()).await;
+        let verified = Seeded::frozen(&house, "orders.DLQ", 3, "ana", |_| ()).await;
+        for seeded in [&rejected, &verified] {
+            seeded.preflighted(&[], &warnings, 1).await;
+            let page = house.page(&format!("/replays/{}", seeded.id)).await;
+            assert_eq!(all(&page, "#warnings h2"), ["What to weigh"]);
+            assert!(text_of(&page, "#warnings").contains("What is sent now will likely come back."));
+            assert!(all(&page, "h2").contains(&"What will happen".to_owned()));
+            seeded.moved(BatchMove::Submit, None).await;
+        }
+        rejected.moved(BatchMove::Reject, Some("the cause is not mended")).await;
+        verified.approved_by("ben", None).await;
+        for movement in [BatchMove::Start, BatchMove::Finish, BatchMove::Verify] {
+            verified.moved(movement, None).await;
+        }
+        for (seeded, accepted) in [(&rejected, false), (&verified, true)] {
+            for page in [format!("/replays/{}", seeded.id), format!("/replays/{}/review", seeded.id)] {
+                let page = house.page(&page).await;
+                let said = text_of(&page, "#warnings");
+                assert!(said.starts_with("What was weighed"), "{said}");
+                assert!(said.contains("It still failed then: 4 new failures of the same kind in the 15 minutes before."), "{said}");
+                assert!(!said.contains("will") && !said.contains("I accept"), "{said}");
+                assert_eq!(said.contains("Who approved it accepted that they may get there twice."), accepted, "{said}");
+                assert!(all(&page, "h2").contains(&"What was forecast".to_owned()));
+                assert_eq!(all(&page, ".legend li")[0], "3to be sent");
+            }
+        }
+    }
+
+    async fn as_many_different_messages_are_picked_as_are_promised(store: Store) {
+        let house = House::new(store).await;
+        // Few messages, so that places drawn at random often lead to the same one.
+        for (n, count) in [5_i64, 6, 6, 7, 7, 8, 9, 3, 1].into_iter().enumerate() {
+            let seeded = Seeded::frozen(&house, &format!("{n}.DLQ"), count, "ana", |_| ()).await;
+            seeded.preflighted(&[], &[], 1).await;
+            for round in 1..=4 {
+                let page = house.page(&format!("/replays/{}/review?samples={round}", seeded.id)).await;
+                let links = attributes(&page, "#samples .sample > p > a", "href");
+                let different: std::collections::BTreeSet<&String> = links.iter().collect();
+                assert_eq!((links.len(), different.len()), (count.min(5) as usize, count.min(5) as usize), "of {count}, round {round}");
+                let said = text_of(&page, "#samples > .meta");
+                match count {
+                    1 => assert_eq!(said, "All 1 message."),
+                    ..=5 => assert_eq!(said, format!("All {count} messages.")),
+                    _ => assert_eq!(said, format!("5 of {count} messages, the same for everybody who looks.")),
+                }
+                assert_eq!(all(&page, "#samples a").contains(&"Others".to_owned()), count > 5);
+            }
+        }
+    }
+
+    async fn what_was_typed_into_a_refused_form_is_seen_where_it_was_typed(store: Store) {
+        let house = House::new(store).await;
+        let seeded = Seeded::frozen(&house, TOPIC, 20, "ana", |_| ()).await;
+        seeded.preflighted(&[], &[], 1).await;
+        let (path, ben) = (format!("/replays/{}", seeded.id), approver(&house, "ben").await);
+        let value = |page: &Html, form: &str, name: &str| attributes(page, &format!("{form} input[name={name}]"), "value").remove(0);
+        let long = "x".repeat(2_500);
+        let stop = ben.post(&format!("{path}/stop"), &[("reason", &long)]).await;
+        assert_eq!(stop.status, StatusCode::UNPROCESSABLE_ENTITY, "{}", stop.text());
+        assert_eq!(value(&stop.page(), "#stop", "reason"), long);
+        seeded.moved(BatchMove::Submit, None).await;
+        seeded.approved_by("cem", None).await;
+        seeded.moved(BatchMove::Start, None).await;
+        seeded.moved(BatchMove::Pause, None).await;
+        let fast = ben.post(&format!("{path}/slow-down"), &[("max_per_second", "many")]).await;
+        assert_eq!(fast.status, StatusCode::UNPROCESSABLE_ENTITY);
+        assert_eq!((value(&fast.page(), "#slow[open]", "max_per_second"), all(&fast.page(), "#unproven[open]").len()), ("many".into(), 0));
+        let unproven = ben.post(&format!("{path}/resume"), &[("unproven", &long)]).await;
+        assert_eq!(unproven.status, StatusCode::UNPROCESSABLE_ENTITY);
+        assert_eq!(value(&unproven.page(), "#unproven[open]", "unproven"), long);
+        // What is wrong stays on the page when the rest of it is looked at again.
+        assert_eq!(all(&unproven.page(), "#replay .fault").len(), 0);
+        assert_eq!(all(&unproven.page(), "main > .fault").len(), 1);
+    }
+
     async fn an_emergency_replay_is_loud_and_reviewed_by_a_second_person(store: Store) {
         let house = House::new(store).await;
         let seeded = Seeded::frozen(&house, TOPIC, 3, "ben", |new| {
@@ -298,6 +403,7 @@ on_both_stores! {
         let (path, ben) = (format!("/replays/{}", seeded.id), approver(&house, "ben").await);
         let page = ben.page(&format!("{path}/review")).await;
         assert_eq!(all(&page, ".head .st"), ["Awaits approval", "Emergency replay"]);
+        assert!(text_of(&page, ".lede").ends_with("Of an emergency replay that may be ben, who proposed it."), "{}", text_of(&page, ".lede"));
         let digest = attributes(&page, "input[name=digest]", "value").remove(0);
         let answer = ben.post(&format!("{path}/approve"), &[("digest", &digest), ("password", "not the password"), ("comment", "so it is")]).await;
         assert_eq!(answer.status, StatusCode::UNPROCESSABLE_ENTITY);
@@ -402,8 +508,12 @@ on_both_stores! {
         let mut house = House::new(store).await;
         house.terms[1].also_read_by = vec![AlsoReadBy { group: "analytics".into(), ledger: None }];
         let at = house.clock.now_ms() - HOUR_MS;
-        house.take_in(TOPIC, vec![record(TOPIC, 0, at, "{}", "timed out")]).await;
-        let ana = operator(&house, "ana").await;
+        house.terms[1].emergency_replay = true;
+        house.take_in(TOPIC, (0..4).map(|n| record(TOPIC, n, at, "{}", "timed out")).collect()).await;
+        let ana = approver(&house, "ana").await;
+        let listed = house.json(&format!("/api/v1/messages?topic={TOPIC}")).await["items"].clone();
+        // Not the newest: the page was one further back.
+        let shown = [2, 3].map(|n: usize| listed[n]["id"].to_string()).join(",");
         let form = |reason: &'static str, canary: &'static str| {
             vec![
                 ("cluster", "main"),
@@ -418,6 +528,10 @@ on_both_stores! {
                 ("reason", reason),
                 ("waive_idempotency_not_configured", "1"),
                 ("waiver_reason", "seen <by> hand"),
+                ("scope", "page"),
+                ("page_ids", shown.as_str()),
+                ("emergency", "1"),
+                ("incident", "INC-2291"),
             ]
         };
         let faults = [
@@ -436,6 +550,9 @@ on_both_stores! {
                 ("7".into(), "9".into(), "seen <by> hand".into(), "back since 13:40".into())
             );
             assert_eq!(value("filter"), "class=transient");
+            assert_eq!((value("page_ids"), attributes(&page, "[name=scope][checked]", "value")), (shown.clone(), vec!["page".into()]));
+            assert_eq!(all(&page, "#f-scope .choice")[1], "The 2 on this page");
+            assert_eq!((attributes(&page, "[name=emergency]", "checked"), value("incident")), (vec![String::new()], "INC-2291".into()));
             assert_eq!(text_of(&page, "textarea[name=transform]"), ".a | .b");
             assert_eq!(attributes(&page, "[name=waive_idempotency_not_configured]", "checked"), [""]);
             let marked = if said.starts_with("First") { vec!["canary".to_owned()] } else { vec![] };

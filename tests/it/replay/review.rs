@@ -5,6 +5,8 @@
     reason = "tests: the exception in clippy.toml does not reach the bodies that on_both_stores! makes functions of"
 )]
 
+mod restart;
+
 use std::collections::HashMap;
 
 use lazaret::domain::access::OwnerScope;
@@ -579,6 +581,20 @@ on_both_stores! {
         let counted: Vec<_> = lines.iter().map(|event| event["after"]["messages"].as_i64()).collect();
         assert_eq!(counted, [None, Some(2_000), Some(2_000), Some(999)], "begun, then an event for each chunk");
         assert!(lines[1..].iter().all(|event| event["after"]["ids_sha256"].as_str().is_some_and(|digest| digest.len() == 64)));
+    }
+
+    /// As for an export: what somebody looks for may be what a mask hides.
+    async fn what_was_searched_for_is_not_on_the_trail(store: Store) {
+        let mut feed = Feed::open(&store).await;
+        feed.take_in(&store, 2).await;
+        let reviews = reviews(&store);
+        let filter = MessageFilter { topic: Some(feed.topic.clone()), q: Some("4111".to_owned()), ..MessageFilter::default() };
+        let scope = Scope::Filter { filter: Box::new(filter), query: "topic=orders&q=4111&key=%34111&owner=q".to_owned() };
+        let begun = reviews.begin(&by("ana"), &OwnerScope::All, Request { scope, ..of_ids(ReviewAction::Archive, &[]) }).await.unwrap();
+        let told = trail(&store).await;
+        assert_eq!(told[0]["after"]["filter"], "topic=orders&q=given&key=given&owner=q");
+        assert!(!format!("{told:?}").contains("4111"), "{told:?}");
+        assert!(matches!(&begun.scope, Scope::Filter { query, .. } if query.contains("q=4111")), "the review itself goes on with it");
     }
 
     async fn a_stopped_review_stays_where_it_was(store: Store) {

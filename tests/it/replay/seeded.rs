@@ -1,7 +1,7 @@
 //! Replays as they stand in the tables at each step, put there without Kafka: what pages show of them is looked at, not how they came about.
 
 use lazaret::domain::access::look_of_name;
-use lazaret::domain::digest::{Agreement, Guards, ItemsHash};
+use lazaret::domain::digest::{Agreement, Guards, ItemsHash, shown};
 use lazaret::domain::lifecycle::{Move, Outcome, Proof};
 use lazaret::domain::message::MessageState;
 use lazaret::domain::replay::{BatchMove, Expected, Forecast, Plan, Progress, Step, Tally, Warning};
@@ -132,6 +132,7 @@ impl<'a> Seeded<'a> {
             guards: Guards { pause_at_lag: 10_000, canary_timeout_s: 600, verify_after_s: 300, returns_traceable: true },
             checks: "ab".repeat(32),
             items: hash.finish(),
+            shown: shown(Some(&forecast), warnings),
         };
         let stages: Vec<Staged> = self
             .messages
@@ -239,6 +240,7 @@ fn checked(message_id: i64, what: Expected) -> (Checked, Decision) {
         asked: Some(format!("p-{message_id}")),
         answered: None,
         others: Vec::new(),
+        beyond_waivers: false,
     };
     (checked, decision)
 }

@@ -5,13 +5,14 @@
     reason = "tests: the exception in clippy.toml does not reach the bodies that on_both_stores! makes functions of"
 )]
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 use lazaret::domain::clock::Clock;
 use lazaret::domain::lifecycle::Move;
 use lazaret::domain::message::{MessageState, NewMessage, quarantine};
+use lazaret::domain::proof::Look;
 use lazaret::domain::record::{Header, Record};
 use lazaret::domain::replay::{BatchState, ItemState, Plan, Progress};
 use lazaret::domain::settings::{ClusterSettings, DlqSettings, TopicMatch};
@@ -26,7 +27,7 @@ use lazaret::store::positions::PartitionId;
 use lazaret::store::replay_items::{ItemMove, move_items};
 use lazaret::store::replays::{self, Batch, NewBatch, Scope};
 use lazaret::store::transitions::{Cause, Change, move_messages};
-use lazaret::store::{Store, outcomes};
+use lazaret::store::{Store, outcomes, transitions};
 
 use crate::support::consumer::{TestConsumer, reset_offset};
 use crate::support::producer::{NewRecord, TestProducer, Topics};
@@ -529,6 +530,11 @@ async fn turn_with_ledger(verifier: &mut Verifier, says: impl Fn(i64) -> Idempot
     asked
 }
 
+/// Every message there is was sent by the batch `$1` at `$2`, to the offset that it has in the DLQ.
+const ALL_SENT: &str = "INSERT INTO replay_items (batch_id, message_id, place, group_id, stage, lap, live, state, body_hash, intended_at_ms, sent_at_ms, sent_offset,
+        target_partition, outcome)
+     SELECT $1, m.id, m.id, m.group_id, 0, m.lap, false, 'sent', m.body_hash, $2, $2, m.record_offset, 0, 'pending' FROM messages m";
+
 fn with_ledger(bench: &mut Bench) {
     use lazaret::domain::template::KeyTemplate;
     use lazaret::domain::terms::Idempotency;
@@ -564,6 +570,51 @@ on_both_stores! {
         assert_eq!(bench.counts().await, (0, 3, 0, 0));
     }
 
+    async fn what_came_back_before_it_was_stored_as_sent_is_not_confirmed_by_its_ledger(store: Store) {
+        let mut bench = Bench::new(&store).await;
+        with_ledger(&mut bench);
+        let messages = [bench.arrives(&came_from("orders", 0, 1)).await, bench.arrives(&came_from("orders", 0, 2)).await];
+        let batch = bench.batch(&messages).await;
+        for message in messages {
+            bench.intend(&batch, message).await;
+        }
+        let mut verifier = bench.verifier();
+        verifier.begin(None).await.unwrap();
+        // Both were applied, and their consumer failed after that; all of it quicker than the executor could store that it had sent them.
+        let by_id = bench.arrives(&[replay_id(&batch, messages[0])]).await;
+        let by_place = bench.arrives(&came_from("orders", 0, 81)).await;
+        bench.sent(&batch, messages[0], 80).await;
+        bench.sent(&batch, messages[1], 81).await;
+        let question = verifier.next_question().await.unwrap().unwrap();
+        let verdicts = messages.map(|message| (message, IdempotencyVerdict::Applied));
+        verifier.answer(None, &question, &verdicts).await.unwrap();
+        verifier.conclude(None).await.unwrap();
+        assert_eq!(bench.ended(messages[0]).await, (some("returned"), None, Some(by_id)));
+        assert_eq!(bench.ended(messages[1]).await, (some("returned"), None, Some(by_place)));
+        assert_eq!((bench.progress(&batch).await.returned, bench.counts().await), (2, (0, 0, 2, 0)));
+    }
+
+    async fn large_messages_are_asked_about_a_few_at_a_time(store: Store) {
+        let mut bench = Bench::new(&store).await;
+        with_ledger(&mut bench);
+        let arrived: Vec<NewMessage> = (0..50).map(|n| {
+            let message = bench.dead_letter(&[]);
+            let record = Record { offset: n, value: Some(vec![b'x'; 1_000_000]), ..message.record.clone() };
+            quarantine(record, &bench.settings, &[], bench.clock.now_ms())
+        }).collect();
+        let messages = bench.takes_in(arrived).await;
+        let batch = bench.batch(&[]).await;
+        execute!(&store, ALL_SENT, batch.id, bench.clock.now_ms());
+        let mut verifier = bench.verifier();
+        verifier.begin(None).await.unwrap();
+        let mut asked = Vec::new();
+        while let Some(question) = verifier.next_question().await.unwrap() {
+            asked.push(question.messages.iter().map(|message| message.message_id).collect::<Vec<_>>());
+        }
+        assert_eq!(asked.iter().map(Vec::len).collect::<Vec<_>>(), [33, 17], "of 1 MB 33 fit into 32 MiB");
+        assert_eq!(asked.concat(), messages);
+    }
+
     async fn a_large_batch_is_asked_about_in_turns_and_every_message_has_its_own(store: Store) {
         let mut bench = Bench::new(&store).await;
         with_ledger(&mut bench);
@@ -573,12 +624,9 @@ on_both_stores! {
         }).collect();
         let messages = bench.takes_in(arrived).await;
         let batch = bench.batch(&[]).await;
-        const ADD: &str = "INSERT INTO replay_items (batch_id, message_id, place, group_id, stage, lap, live, state, body_hash, intended_at_ms, sent_at_ms, sent_offset,
-                target_partition, outcome)
-             SELECT $1, m.id, m.id, m.group_id, 0, m.lap, false, 'sent', m.body_hash, $2, $2, m.record_offset, 0, 'pending' FROM messages m";
-        execute!(&store, ADD, batch.id, bench.clock.now_ms());
+        execute!(&store, ALL_SENT, batch.id, bench.clock.now_ms());
         let mut verifier = bench.verifier();
-        let mut seen = std::collections::BTreeSet::new();
+        let mut seen = BTreeSet::new();
         let mut asked = Vec::new();
         for _ in 0..3 {
             verifier.begin(None).await.unwrap();
@@ -645,6 +693,66 @@ on_both_stores! {
         assert!(matches!(verifier.conclude(Some(&lost)).await, Err(VerifyError::LeaseLost)));
         assert_eq!(bench.outcome(message).await, "pending");
     }
+}
+
+// ------------------------------------------------------------------------------------------------------------------ the order of locks
+
+/// Whether something is still under way after a while in which it would have ended.
+async fn waits<T>(task: &tokio::task::JoinHandle<T>) -> bool {
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    !task.is_finished()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs a real PostgreSQL: run tests/run"]
+async fn what_a_group_passed_is_noted_under_the_locks_of_the_messages() {
+    let store = crate::support::postgres().await;
+    let mut bench = Bench::new(&store).await;
+    let (batch, message) = bench.one_sent(55).await;
+    let mut other = store.begin().await.unwrap();
+    transitions::lock(&mut other, &[message]).await.unwrap();
+    let passing = tokio::spawn({
+        let store = store.clone();
+        async move {
+            let look = Look { committed: Some(60), members: BTreeSet::from(["a".to_owned()]), passed_from: Some(50) };
+            let mut tx = store.begin().await.unwrap();
+            let passed = outcomes::mark_passed(&mut tx, batch.id, &BTreeMap::from([(0, look)]), NOW, 100).await.unwrap();
+            tx.commit().await.unwrap();
+            passed
+        }
+    });
+    assert!(waits(&passing).await, "a take-in that locked the message first may need the item next");
+    other.commit().await.unwrap();
+    assert_eq!(passing.await.unwrap(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs a real PostgreSQL: run tests/run"]
+async fn what_came_back_is_locked_before_the_batch_that_sent_it() {
+    let store = crate::support::postgres().await;
+    let mut bench = Bench::new(&store).await;
+    let message = bench.arrives(&came_from("orders", 0, 1)).await;
+    let batch = bench.batch(&[message]).await;
+    bench.intend(&batch, message).await;
+    let back = bench.arrives(&came_from("orders", 0, 55)).await;
+    bench.sent(&batch, message, 55).await;
+    // Somebody has what came back, and then wants the batch, as everybody does who moves messages of it.
+    let mut other = store.begin().await.unwrap();
+    transitions::lock(&mut other, &[back]).await.unwrap();
+    let joining = tokio::spawn({
+        let (store, batch) = (store.clone(), batch.clone());
+        async move {
+            let mut tx = store.begin().await.unwrap();
+            let joined = outcomes::recover_returns(&mut tx, &batch, NOW).await;
+            tx.commit().await.unwrap();
+            joined
+        }
+    });
+    assert!(waits(&joining).await);
+    replays::locked(&mut other, batch.id).await.expect("no deadlock");
+    other.commit().await.unwrap();
+    assert_eq!(joining.await.unwrap().expect("no deadlock").items, 1);
+    assert_eq!((bench.outcome(message).await.as_str(), bench.lap(back).await), ("returned", (2, Some(message))));
 }
 
 // -------------------------------------------------------------------------------------------------------------------- what is shown
@@ -951,6 +1059,31 @@ on_real_kafka! {
         // And a dead letter from that offset of the new topic is none of ours.
         let stranger = line.bench.arrives(&came_from(&target, 0, line.offset)).await;
         assert_eq!((line.outcome().await.as_str(), line.bench.lap(stranger).await), ("pending", (1, None)));
+        line.end().await;
+    }
+
+    /// A member that stays in the group while its topic is made again, and there goes on somewhere in the middle (`auto.offset.reset`).
+    async fn what_a_member_went_over_in_an_earlier_topic_of_that_name_proves_nothing(store: Store) {
+        let mut line = Line::new(&store, |_| ()).await;
+        let (bootstrap, target) = (line.topics.bootstrap().to_owned(), line.bench.target.clone());
+        let consumer = TestConsumer::join_with(&bootstrap, &line.group, &target, &[("topic.metadata.refresh.interval.ms", "500")]).await;
+        line.commit(&consumer, 1);
+        line.turn().await;
+        line.topics.delete(&[&target]).await;
+        line.topics.create(&target, 1, &[]).await;
+        TestProducer::at(&bootstrap).send_all(&target, (0..20).map(|_| NewRecord::value("new")));
+        line.bench.target_id = ids(&bootstrap, &[&target]).await[&target].clone();
+        assert_ne!(line.bench.target_id, line.batch.plan.target_id);
+        let message = line.bench.arrives(&came_from(&target, 0, 1)).await;
+        let batch = line.bench.batch(&[message]).await;
+        line.bench.sends(&batch, message, 10).await;
+        line.bench.executed(&batch).await;
+        consumer.read_past(19).await;
+        line.commit(&consumer, 15);
+        line.turn().await;
+        line.bench.step(VERIFY_AFTER_S);
+        line.turn().await;
+        assert_eq!(line.bench.outcome(message).await, "pending", "nobody saw it come there");
         line.end().await;
     }
 }

@@ -2,8 +2,10 @@
 
 use super::*;
 use crate::on_both_stores;
-use lazaret::domain::lifecycle::FollowUp;
+use lazaret::domain::lifecycle::{FollowUp, Outcome};
 use lazaret::domain::message::MessageState;
+use lazaret::domain::replay::{Expected, ItemState};
+use lazaret::store::replay_pages::{ItemCursor, ItemList};
 
 /// 8,000 messages in two DLQs, nearly all of them in one state, one class and one group: where a planner is tempted to read everything.
 async fn fill(store: &Store) -> i64 {
@@ -85,6 +87,41 @@ on_both_stores! {
                 for index in &indexes {
                     assert!(walks(&store, &plan, index), "{filter:?} does not walk {index}:\n{plan}");
                 }
+            }
+        }
+    }
+
+    async fn every_list_of_a_replays_items_walks_an_index(store: Store) {
+        fill(&store).await;
+        // Four batches of everything, of which nearly all goes as forecast and is well.
+        change(&store, "INSERT INTO replay_items (batch_id, message_id, place, group_id, stage, lap, live, state, outcome, forecast, body_hash)
+            SELECT b.id, m.id, m.id, m.group_id, CASE WHEN m.id % 100 = 0 THEN 0 ELSE 1 END, 1, false,
+                CASE WHEN m.id % 50 = 1 THEN 'held' WHEN m.id % 50 = 2 THEN 'pending' ELSE 'sent' END,
+                CASE WHEN m.id % 50 IN (1, 2) THEN NULL WHEN m.id % 1000 = 7 THEN 'returned' WHEN m.id % 1000 = 8 THEN 'unproven'
+                    WHEN m.id % 100 = 9 THEN 'pending' ELSE 'confirmed' END,
+                CASE WHEN m.id % 1000 = 1 THEN 'held' WHEN m.id % 1000 = 3 THEN 'incompatible' ELSE 'send' END, m.body_hash
+            FROM messages m CROSS JOIN (SELECT 1 AS id UNION ALL SELECT 2 UNION ALL SELECT 3 UNION ALL SELECT 4) b").await;
+        change(&store, "ANALYZE").await;
+        let primary = match store {
+            Store::Postgres(_) => "replay_items_pkey",
+            Store::Sqlite(_) => "sqlite_autoindex_replay_items_1",
+        };
+        let cases = [
+            (ItemList::All, primary),
+            (ItemList::State(ItemState::Held), "replay_items_next"),
+            (ItemList::State(ItemState::Sent), "replay_items_next"),
+            (ItemList::Forecast(Expected::Held), "replay_items_odd"),
+            (ItemList::Forecast(Expected::Incompatible), "replay_items_odd"),
+            (ItemList::Outcome(Outcome::Returned), "replay_items_unwell"),
+            (ItemList::Outcome(Outcome::Unproven), "replay_items_unwell"),
+        ];
+        for (list, index) in cases {
+            for after in [ItemCursor::START, ItemCursor { stage: 1, place: 4_000, message_id: 4_000 }] {
+                let plan = store.explain_items(2, list, after, 50).await.unwrap();
+                let scanned = plan.contains("Seq Scan on replay_items") || plan.lines().any(|line| line.trim() == "SCAN i");
+                assert!(plan.contains(index) && !scanned, "{list:?} does not walk {index}:\n{plan}");
+                let page = store.items_of_batch(2, list, after, 50).await.unwrap();
+                assert!(!page.items.is_empty(), "{list:?} has something to walk to");
             }
         }
     }

@@ -187,6 +187,96 @@ on_both_stores! {
         assert_eq!(all_of_all.status, StatusCode::UNPROCESSABLE_ENTITY);
     }
 
+    async fn a_refused_form_comes_back_with_what_was_typed_and_can_be_sent_again(store: Store) {
+        let (house, ids) = house(store, 3).await;
+        let olga = signed_in(&house, "olga").await;
+        let list = page(&house, &olga, &format!("/messages?topic={TOPIC}")).await;
+        let long = "because ".repeat(80);
+        let (first, second) = (ids[0].to_string(), ids[1].to_string());
+        let value = |page: &Html, name: &str| attributes(page, &format!("main form input[name={name}]"), "value");
+
+        // A list's form: the action can be changed as it could be there.
+        let marked = filled(&list, "#bulk", None, &[("which", "marked"), ("action", "archive"), ("reason", &long), ("id", &first), ("id", &second)]);
+        let refused = house.post("/reviews", &marked, &olga).await;
+        assert_eq!(refused.status, StatusCode::UNPROCESSABLE_ENTITY);
+        let again = refused.page();
+        assert_eq!(text_of(&again, "h1"), "Archive: 2 marked messages");
+        assert!(text_of(&again, ".fault").starts_with("The reason has 639 characters"), "{}", text_of(&again, ".fault"));
+        assert_eq!((value(&again, "reason"), value(&again, "id")), (vec![long.clone()], vec![first.clone(), second.clone()]));
+        assert_eq!(attributes(&again, "select[name=action] option[selected]", "value"), ["archive"]);
+        assert_eq!(attributes(&again, "main > p > .btn", "href"), [format!("/messages?topic={TOPIC}")]);
+        let shorter = filled(&again, "main form", None, &[("action", "archive"), ("reason", "because")]);
+        assert_eq!(house.post("/reviews", &shorter, &olga).await.header(header::LOCATION), "/reviews/1");
+
+        // A conflict keeps the reason, too, and the form of a message leads back to it.
+        let message = format!("/messages/{first}");
+        let restore = filled(&page(&house, &olga, &message).await, "#acts details form", Some("restore"), &[("reason", "it was none")]);
+        assert_eq!(house.post("/reviews", &restore, &olga).await.status, StatusCode::SEE_OTHER);
+        let late = house.post("/reviews", &restore.replace("form_id=", "form_id=0"), &olga).await;
+        assert_eq!(late.status, StatusCode::CONFLICT);
+        let again = late.page();
+        assert_eq!((value(&again, "reason"), value(&again, "back")), (vec!["it was none".to_owned()], vec!["1".to_owned()]));
+        assert_eq!(attributes(&again, "main > p > .btn", "href"), [message]);
+        assert_eq!(attributes(&again, "main form button[name=action]", "value"), ["restore"]);
+
+        // A line keeps its instant, whatever is wrong.
+        let dlq = page(&house, &olga, &format!("/dlqs/main/{TOPIC}")).await;
+        for (to, reason, said) in [("2026-11-30T13:57", " ", "Say why"), ("the day before", "before our time", "must be a date and time in UTC")] {
+            let line = filled(&dlq, "#line form", Some("draw_line"), &[("to", to), ("reason", reason)]);
+            let refused = house.post("/reviews", &line, &olga).await;
+            assert_eq!(refused.status, StatusCode::UNPROCESSABLE_ENTITY, "{}", refused.text());
+            let again = refused.page();
+            assert!(text_of(&again, ".fault").contains(said), "{}", text_of(&again, ".fault"));
+            assert_eq!((value(&again, "to"), value(&again, "which")), (vec![to.to_owned()], vec!["all".to_owned()]));
+            let mended = filled(&again, "main form", Some("draw_line"), &[("to", "2026-11-30T13:57"), ("reason", "before our time")]);
+            assert_eq!(house.post("/reviews", &mended, &olga).await.status, StatusCode::SEE_OTHER);
+        }
+
+        // A whole failure, and what a review archived.
+        let group = house.store.message(ids[2]).await.unwrap().unwrap().group_id;
+        let shown = page(&house, &olga, &format!("/groups/{group}")).await;
+        let silent = house.post("/reviews", &filled(&shown, "#bulk-review form", None, &[("action", "archive"), ("reason", "")]), &olga).await;
+        assert_eq!(silent.status, StatusCode::UNPROCESSABLE_ENTITY);
+        assert_eq!(value(&silent.page(), "filter"), [format!("group={group}")]);
+        let undo = filled(&page(&house, &olga, "/reviews/1").await, "#undo form", Some("restore"), &[("reason", " ")]);
+        let undone = house.post("/reviews", &undo, &olga).await;
+        assert_eq!((undone.status, value(&undone.page(), "archived_by")), (StatusCode::UNPROCESSABLE_ENTITY, vec!["1".to_owned()]));
+
+        // Nothing marked: there is nothing to send again, and the reason can be taken along.
+        let none = filled(&list, "#bulk", None, &[("which", "marked"), ("action", "archive"), ("reason", "old <b>")]).replace("form_id=", "form_id=5");
+        let none = house.post("/reviews", &none, &olga).await.page();
+        assert_eq!((all(&none, "main form").len(), text_of(&none, "q")), (0, "old <b>".to_owned()));
+    }
+
+    async fn marked_messages_are_replayed_from_their_list(store: Store) {
+        let (house, ids) = house(store, 3).await;
+        house.take_in("payments.refunds.DLQ", vec![record("payments.refunds.DLQ", 0, NOW_MS, "{}", "it failed")]).await;
+        let refund = house.store.message_at("main", "payments.refunds.DLQ", 0, 0, None).await.unwrap().unwrap().id.to_string();
+        let olga = signed_in(&house, "olga").await;
+        for path in ["/messages".to_owned(), format!("/dlqs/main/{TOPIC}")] {
+            let list = page(&house, &olga, &path).await;
+            assert_eq!(attributes(&list, "#bulk button[name=replay]", "value"), ["1"], "{path}");
+            let (first, second) = (ids[0].to_string(), ids[2].to_string());
+            let marked = filled(&list, "#bulk", None, &[("which", "marked"), ("action", "archive"), ("replay", "1"), ("id", &second), ("id", &first)]);
+            let answer = house.post("/reviews", &marked, &olga).await;
+            let new = answer.header(header::LOCATION).to_owned();
+            assert_eq!((answer.status, new.as_str()), (StatusCode::SEE_OTHER, format!("/replays/new?cluster=main&topic={TOPIC}&ids={second},{first}").replace(',', "%2C").as_str()));
+            let form = page(&house, &olga, &new).await;
+            assert!(text_of(&form, "#f-scope").contains("2 messages, chosen one by one."), "{}", text_of(&form, "#f-scope"));
+        }
+        let list = page(&house, &olga, "/messages").await;
+        let none = house.post("/reviews", &filled(&list, "#bulk", None, &[("which", "all"), ("action", "archive"), ("replay", "1")]), &olga).await;
+        assert_eq!(none.status, StatusCode::UNPROCESSABLE_ENTITY);
+        assert!(text_of(&none.page(), ".fault").starts_with("No message is marked"));
+        let mixed = filled(&list, "#bulk", None, &[("which", "marked"), ("action", "archive"), ("replay", "1"), ("id", &ids[0].to_string()), ("id", &refund)]);
+        let mixed = house.post("/reviews", &mixed, &olga).await;
+        assert_eq!(mixed.status, StatusCode::UNPROCESSABLE_ENTITY);
+        assert_eq!(all(&mixed.page(), ".ways a"), ["Replay the 1 message of payments.refunds.DLQ".to_owned(), format!("Replay the 1 message of {TOPIC}")]);
+        for id in ids {
+            assert_eq!(state(&house, id).await, MessageState::Quarantined, "nothing is done to them by that");
+        }
+    }
+
     async fn a_line_is_drawn_on_the_page_of_a_dlq_and_taken_back(store: Store) {
         let (house, ids) = house(store, 10).await;
         let (olga, path) = (signed_in(&house, "olga").await, format!("/dlqs/main/{TOPIC}"));

@@ -9,7 +9,8 @@ use axum::response::{IntoResponse, Redirect, Response};
 
 use super::super::{Acting, Look, Shell, SignedIn, StatusLine, When, dlq_path};
 use super::items::{ItemTable, ListKind, Tab, tabs};
-use super::words::{self, ForecastView, PlanLine, WAIVABLE, WarningLine};
+use super::warnings::{self, WarningLine};
+use super::words::{self, ForecastView, PlanLine, Told, WAIVABLE};
 use super::{Refused, answer, cannot, decider, find, refused, title};
 use crate::api::Failure;
 use crate::api::query::Query;
@@ -25,6 +26,8 @@ use crate::web::view::{format, text};
 
 /// Lines of the log that are shown.
 const LOG: i64 = 50;
+/// Of these, so many are not folded away.
+const NEWEST_LOG: usize = 6;
 /// New arrivals are counted up to here.
 const ARRIVED: i64 = 1_000;
 /// Verdicts of so many messages are counted.
@@ -40,6 +43,9 @@ pub struct BatchPage {
     /// A form that could not be done, and why.
     fault: Option<String>,
     now: Now,
+    /// Time alone changes what it says: it is looked at again without a hint.
+    ticks: bool,
+    told: Told,
     forecast: Option<ForecastView>,
     warnings: Vec<WarningLine>,
     plan: Vec<PlanLine>,
@@ -49,7 +55,10 @@ pub struct BatchPage {
     emergency: Option<EmergencyView>,
     tabs: Vec<Tab>,
     items: Option<ItemTable>,
+    /// The newest lines.
     log: Vec<LogView>,
+    /// Those before them, folded away.
+    older_log: Vec<LogView>,
     acts: Acts,
 }
 
@@ -152,6 +161,8 @@ struct Acts {
 struct Submit {
     /// What speaks against doing it now, as a question; None: nothing does.
     asks_why_now: Option<String>,
+    /// Who proposed it, where that is not the reader: what is agreed to is theirs to change.
+    of_another: Option<String>,
     why_now: String,
     waivers: Vec<WaiverChoice>,
     waiver_reason: String,
@@ -333,13 +344,17 @@ impl View<'_> {
         if let Some(submit) = &mut acts.submit {
             submit.offer(&state.store.verdict_counts(batch.id, LOOKED_AT).await?, typed);
         }
+        let mut log: Vec<LogView> = state.store.batch_log(batch.id, LOG).await?.iter().map(|line| LogView::of(line, now_ms)).collect();
+        let older_log = log.split_off(log.len().min(NEWEST_LOG));
         Ok(BatchPage {
             shell: Shell::new(state, Some(self.principal), self.look, "replays"),
             url: format!("{path}{}", query.link("", None)),
             fault: refused.map(|refused| refused.said),
             now: self.now(&batch, terms, owner.as_deref(), &approvals, now_ms).await?,
-            forecast: batch.forecast.as_ref().map(|forecast| ForecastView::of(forecast, &path)),
-            warnings: batch.warnings.iter().enumerate().map(|(place, warning)| WarningLine::of(place, warning)).collect(),
+            ticks: batch.state == BatchState::Executing,
+            told: Told::of(batch.state),
+            forecast: batch.forecast.as_ref().map(|forecast| ForecastView::of(forecast, &path, Told::of(batch.state))),
+            warnings: warnings::lines(&batch),
             plan: words::plan(&batch, terms),
             fingerprint: batch.digest.as_deref().map(grouped),
             emergency: self.emergency(&batch, owner.as_deref(), &approvals, typed, now_ms).await?,
@@ -349,7 +364,8 @@ impl View<'_> {
                 Some(kind) => Some(ItemTable::read(state, &batch, kind, after).await?),
                 None => None,
             },
-            log: state.store.batch_log(batch.id, LOG).await?.iter().map(|line| LogView::of(line, now_ms)).collect(),
+            log,
+            older_log,
             acts,
             head: Head::of(&batch, now_ms),
         })
@@ -376,7 +392,7 @@ impl View<'_> {
         let may = !took_part && cannot(self.principal, Role::Approver, owner, "Reviewing").is_none();
         let at = approved_at_ms.saturating_add(REVIEW_MS);
         let by = format!("{} ({})", format::utc(at), format::ago(at, now_ms));
-        let comment = if may { Some(text::short_line(typed.text("comment")?.unwrap_or_default(), 1_000)) } else { None };
+        let comment = if may { Some(text::line(typed.text("comment")?.unwrap_or_default())) } else { None };
         Ok(Some(EmergencyView::Wanted { by, comment }))
     }
 
@@ -400,9 +416,7 @@ impl View<'_> {
             BatchState::AwaitingApproval => awaits(batch, owner, approvals.len()),
             BatchState::Approved => "Approved. It starts within seconds.".to_owned(),
             BatchState::Executing if proof => canary(batch, terms, now_ms),
-            BatchState::Executing => {
-                format!("{} of {} have ended.", format::exact(batch.progress.done()), words::messages(batch.progress.items))
-            }
+            BatchState::Executing => sends(batch),
             BatchState::Paused => "Paused: nothing is sent until somebody goes on with it.".to_owned(),
             BatchState::Halted => "Halted: nothing more is sent. Going on needs a new approval.".to_owned(),
             BatchState::Executed => {
@@ -423,7 +437,8 @@ impl View<'_> {
         sums.extend(self.expires(batch, now_ms));
         Ok(Now {
             lede,
-            note: note(batch),
+            // That a step waits for its proof is the answer itself then.
+            note: note(batch).filter(|_| !(proof && batch.state == BatchState::Executing)),
             bar: bar(batch, proof, now_ms),
             figures: if began { figures(batch) } else { Vec::new() },
             sums,
@@ -501,11 +516,32 @@ fn draft_lede(batch: &Batch) -> String {
 
 /// Who can decide, in words of roles.
 pub(super) fn awaits(batch: &Batch, owner: Option<&str>, given: usize) -> String {
-    let whose = owner.map_or_else(String::new, |owner| format!(" for {}", text::short_line(owner, 60)));
+    let whose = owner.map_or_else(String::new, |owner| format!(" for the DLQs of {}", text::short_line(owner, 60)));
     let proposer = text::short_line(&batch.proposer, 64);
-    match (batch.quorum, given) {
-        (0 | 1, _) => format!("Needs an approver{whose} other than {proposer}."),
-        (quorum, given) => format!("Needs {quorum} approvers{whose}, none of them {proposer}; {given} of {quorum} have approved."),
+    match (batch.emergency, batch.quorum) {
+        (true, _) => format!(
+            "Needs an approver{whose}, with the password once more. Of an emergency replay that may be {proposer}, who proposed it."
+        ),
+        (false, 0 | 1) => format!("Needs an approver{whose}: anybody but {proposer}, who proposed it."),
+        (false, quorum) => {
+            format!("Needs {quorum} approvers{whose}: anybody but {proposer}, who proposed it. {given} of {quorum} have approved.")
+        }
+    }
+}
+
+/// Whether it works, and how far it is from stopping by itself.
+fn sends(batch: &Batch) -> String {
+    let (sent, returned) = (batch.progress.sent, batch.progress.returned);
+    match (sent, returned) {
+        (0, _) => "Sending: nothing has gone out yet.".to_owned(),
+        (sent, 0) => format!("Sending: of {} sent none has come back.", format::exact(sent)),
+        (sent, returned) => format!(
+            "Sending: {} of {} sent came back ({}; above {}% it halts).",
+            format::exact(returned),
+            format::exact(sent),
+            format::percent(returned, sent),
+            batch.plan.stop_on_returned_pct
+        ),
     }
 }
 
@@ -640,7 +676,7 @@ impl LogView {
 
 /// What the reader can do in this state.
 fn acts(batch: &Batch, principal: &Principal, owner: Option<&str>, typed: &Query) -> Result<Acts, Failure> {
-    let said = |name: &str| -> Result<String, Failure> { Ok(text::short_line(typed.text(name)?.unwrap_or_default(), 2_000)) };
+    let said = |name: &str| -> Result<String, Failure> { Ok(text::line(typed.text(name)?.unwrap_or_default())) };
     let review = batch.state == BatchState::AwaitingApproval;
     if !batch.state.is_live() {
         return Ok(Acts::default());
@@ -650,6 +686,7 @@ fn acts(batch: &Batch, principal: &Principal, owner: Option<&str>, typed: &Query
     }
     let approver = principal.role >= Role::Approver;
     let state = batch.state;
+    let is_own = look_of_name(&principal.name) == batch.proposer_folded;
     let runs = matches!(state, BatchState::Executing | BatchState::Paused);
     let (stop, what) = match state {
         BatchState::Draft => ("Drop this draft", "Its messages go back to where they were."),
@@ -659,7 +696,8 @@ fn acts(batch: &Batch, principal: &Principal, owner: Option<&str>, typed: &Query
     Ok(Acts {
         cannot: None,
         submit: (state == BatchState::Draft && batch.step == Step::Ready).then(|| Submit {
-            asks_why_now: words::why_now(&batch.warnings),
+            asks_why_now: warnings::why_now(&batch.warnings).filter(|_| is_own),
+            of_another: (!is_own).then(|| text::short_line(&batch.proposer, 64)),
             why_now: String::new(),
             waivers: Vec::new(),
             waiver_reason: String::new(),
@@ -670,6 +708,7 @@ fn acts(batch: &Batch, principal: &Principal, owner: Option<&str>, typed: &Query
         unproven: if state == BatchState::Paused && approver && !batch.unproven_allowed { Some(said("unproven")?) } else { None },
         slow: if runs { Some((format::exact(batch.plan.max_per_second.into()), said("max_per_second")?)) } else { None },
         reopen: match state {
+            _ if batch.emergency && batch.started_at_ms.is_some() => None,
             BatchState::Halted => Some("Reopen as a draft"),
             BatchState::AwaitingApproval => Some("Back to a draft"),
             _ => None,
@@ -681,7 +720,7 @@ fn acts(batch: &Batch, principal: &Principal, owner: Option<&str>, typed: &Query
 impl Submit {
     /// What the checks held can be waived; what was typed stays.
     fn offer(&mut self, verdicts: &[VerdictCount], typed: &Query) {
-        for waivable in WAIVABLE {
+        for waivable in WAIVABLE.iter().filter(|_| self.of_another.is_none()) {
             let held =
                 verdicts.iter().filter(|count| waivable.holds(&count.schema, &count.idempotency)).map(|count| count.count).sum::<i64>();
             let chosen = typed.bytes(waivable.field).is_some();
@@ -690,7 +729,7 @@ impl Submit {
                 self.waivers.push(WaiverChoice { field: waivable.field, label, chosen });
             }
         }
-        let shown = |name: &str| text::short_line(typed.text(name).ok().flatten().unwrap_or_default(), 2_000);
+        let shown = |name: &str| text::line(typed.text(name).ok().flatten().unwrap_or_default());
         self.why_now = shown("why_now");
         self.waiver_reason = shown("waiver_reason");
     }

@@ -6,6 +6,7 @@ use super::super::StatusLine;
 use super::words;
 use crate::api::Failure;
 use crate::domain::lifecycle::Outcome;
+use crate::domain::mask::MASK;
 use crate::domain::replay::{Expected, ItemState};
 use crate::store::replay_pages::{ItemCursor, ItemList, ItemRow};
 use crate::store::replays::Batch;
@@ -167,7 +168,9 @@ impl ItemLine {
         ItemLine {
             id: item.message_id,
             title: item.exception_class.as_deref().map_or_else(|| "No exception named".to_owned(), |class| text::short_line(class, 120)),
-            key: key.or_else(|| item.record_key.as_deref().map(|key| text::bytes_line(key, 60))),
+            key: key
+                .or_else(|| item.key_masked.then(|| MASK.to_owned()))
+                .or_else(|| item.record_key.as_deref().map(|key| text::bytes_line(key, 60))),
             place: format!("{} / {}", item.partition, format::exact(item.offset)),
             status: StatusLine { kind, word },
             said: (!said.is_empty()).then(|| said.join(" · ")),

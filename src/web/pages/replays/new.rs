@@ -155,8 +155,6 @@ struct EmergencyView {
     chosen: bool,
     incident: String,
     limit: String,
-    /// To the form with it, or without it.
-    other: String,
 }
 
 /// What was asked for.
@@ -226,6 +224,10 @@ pub(super) fn waivers(query: &Query, reason: &str) -> Result<Vec<Waiver>, Failur
         reason: reason.trim().to_owned(),
     };
     Ok(WAIVABLE.iter().filter(|waivable| ticked(waivable.field)).map(waiver).collect())
+}
+
+fn joined(ids: &[i64]) -> String {
+    ids.iter().map(i64::to_string).collect::<Vec<_>>().join(",")
 }
 
 fn ids(list: &str) -> Result<Vec<i64>, Failure> {
@@ -401,10 +403,10 @@ impl Maker<'_> {
                 Check::Schema => terms.schema.is_none() && waivable.verdict == "not_configured",
                 Check::Idempotency => terms.idempotency.is_none() && waivable.verdict == "not_configured",
             }),
-            waiver_reason: text::short_line(asked.text("waiver_reason")?, 2_000),
+            waiver_reason: text::line(asked.text("waiver_reason")?),
             waiver_limit: format::exact(terms.waiver_max_items.into()),
             idempotent: terms.consumer_is_idempotent.as_deref().map(|why| text::short_line(why, 300)),
-            reason: text::short_line(asked.text("reason")?, 2_000),
+            reason: text::line(asked.text("reason")?),
             auto_submit: asked.query.bytes("auto_submit").is_some(),
             approval: self.approval(),
             emergency: self.emergency(terms, &asked)?,
@@ -453,22 +455,26 @@ impl Maker<'_> {
         };
         let on_page: Vec<&MessageRow> =
             rows.iter().filter(|row| asked.after.is_none_or(|after| row.id < after)).take(DEFAULT_LIMIT as usize).collect();
-        let page = (asked.ids.is_none() && found > on_page.len() as i64 && !on_page.is_empty())
-            .then(|| format!("The {} on this page", format::exact(on_page.len() as i64)));
-        let ids: Vec<String> = on_page.iter().map(|row| row.id.to_string()).collect();
+        // What was offered as the page stays the page, whatever has arrived since.
+        let page_ids = match asked.text("page_ids")? {
+            "" => on_page.iter().map(|row| row.id).collect(),
+            shown => ids(shown)?,
+        };
+        let page = (asked.ids.is_none() && found > page_ids.len() as i64 && !page_ids.is_empty())
+            .then(|| format!("The {} on this page", format::exact(page_ids.len() as i64)));
         let path = format!("/replays/new?{}", asked.filter.rewritten(&[], &[("cluster", &asked.cluster), ("topic", &asked.topic)]));
         let base = |chip: Chip| Chip { without: without(asked, chip.name), ..chip };
         Ok(ScopeView {
             filter: asked.filter.with("", None),
             chips: chips(&path, &asked.filter, &FILTERS).into_iter().map(base).collect(),
-            ids: asked.ids.as_ref().map(|ids| ids.iter().map(i64::to_string).collect::<Vec<_>>().join(",")),
+            ids: asked.ids.as_deref().map(joined),
             all,
             all_note: match (&asked.ids, matching) {
                 (None, None) => "They are counted when they are frozen; what arrives after that is not among them.",
                 _ => "What arrives after they are frozen is not among them.",
             },
             page,
-            page_ids: ids.join(","),
+            page_ids: joined(&page_ids),
             page_chosen: asked.text("scope")? == "page",
             nothing: nothing(asked, found, open),
             lines: on_page.into_iter().map(|row| MessageLine::of(row, now_ms)).collect(),
@@ -523,13 +529,10 @@ impl Maker<'_> {
         if !terms.emergency_replay || self.principal.role < Role::Approver {
             return Ok(None);
         }
-        let chosen = asked.query.bytes("emergency").is_some();
-        let other = asked.query.rewritten(&["emergency", "preview", "form_id"], if chosen { &[] } else { &[("emergency", "1")] });
         Ok(Some(EmergencyView {
-            chosen,
-            incident: text::short_line(asked.text("incident")?, 200),
+            chosen: asked.query.bytes("emergency").is_some(),
+            incident: text::line(asked.text("incident")?),
             limit: format::exact(terms.emergency_max_items.into()),
-            other: format!("/replays/new?{other}"),
         }))
     }
 }

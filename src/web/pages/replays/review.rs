@@ -16,14 +16,15 @@ use super::super::access::Client;
 use super::super::{Acting, Look, Shell, SignedIn};
 use super::batch::{Head, LOOKED_AT, View, awaits, grouped, typed};
 use super::samples::{self, Sample};
-use super::words::{self, EarlierLine, ForecastView, PlanLine, WarningLine};
+use super::warnings::{self, WarningLine};
+use super::words::{self, EarlierLine, ForecastView, PlanLine, Told};
 use super::{Refused, answer, cannot, decider, find, refused};
 use crate::api::Failure;
 use crate::api::query::Query;
 use crate::domain::access::{Role, look_of_name};
 use crate::domain::replay::{BatchState, Step};
 use crate::store::replay_pages::VerdictCount;
-use crate::store::replays::Batch;
+use crate::store::replays::{Approval, Batch};
 use crate::web::AppState;
 use crate::web::view::diff::DiffLine;
 use crate::web::view::{format, text};
@@ -32,8 +33,10 @@ use crate::web::view::{format, text};
 const SAMPLES: u64 = 5;
 /// Earlier replays that are named.
 const EARLIER: i64 = 5;
-/// Other five are at hand so many times.
+/// Others are at hand so many times.
 const ROUNDS: u64 = 1_000;
+/// So many places are drawn at most; what they do not bring is filled up from the lowest id on.
+const DRAWN: u64 = 40;
 
 #[derive(Template, WebTemplate)]
 #[template(path = "replays/review.html")]
@@ -42,6 +45,7 @@ pub struct ReviewPage {
     url: String,
     head: Head,
     fault: Option<String>,
+    told: Told,
     /// Who can decide, or why nothing is to be decided.
     lede: String,
     forecast: Option<ForecastView>,
@@ -53,7 +57,10 @@ pub struct ReviewPage {
     fingerprint: Option<String>,
     /// None in an answer to a fragment, which does not show them.
     samples: Option<Vec<Sample>>,
-    more_samples: String,
+    /// "5 of 200 messages."
+    samples_said: String,
+    /// None: all there are stand here.
+    more_samples: Option<String>,
     earlier: Vec<EarlierLine>,
     decision: Decision,
 }
@@ -79,8 +86,10 @@ struct DecisionForm {
     comment: String,
     /// The boxes that are ticked already.
     ticked: Vec<String>,
-    /// "One approval is needed."
-    needed: String,
+    /// "You decide as petra, approver."
+    who: String,
+    /// What comes after an approval.
+    follows: String,
 }
 
 impl DecisionForm {
@@ -115,7 +124,7 @@ pub async fn approve(
 ) -> Result<Response, Failure> {
     let batch = find(&state, &id).await?;
     let form = form(&batch, &body)?;
-    let ticked: Vec<usize> = (0..batch.warnings.len()).filter(|place| form.bytes(&words::tick(*place)).is_some()).collect();
+    let ticked: Vec<usize> = (0..batch.warnings.len()).filter(|place| form.bytes(&warnings::tick(*place)).is_some()).collect();
     let comment = form.text("comment")?.map(str::trim).filter(|comment| !comment.is_empty());
     let digest = form.text("digest")?.unwrap_or_default();
     let who = decider(&acting);
@@ -145,7 +154,7 @@ pub async fn reject(
 }
 
 fn form(batch: &Batch, body: &[u8]) -> Result<Query, Failure> {
-    let ticks: Vec<String> = (0..batch.warnings.len()).map(words::tick).collect();
+    let ticks: Vec<String> = (0..batch.warnings.len()).map(warnings::tick).collect();
     let fields: Vec<&str> = ["digest", "comment", "password"].into_iter().chain(ticks.iter().map(String::as_str)).collect();
     typed(body, &fields)
 }
@@ -201,9 +210,8 @@ impl View<'_> {
             true => None,
             false => Some(self.samples(&batch, round).await?),
         };
-        let needed = awaits(&batch, owner.as_deref(), given.len());
         let lede = match batch.state {
-            BatchState::AwaitingApproval => needed.clone(),
+            BatchState::AwaitingApproval => awaits(&batch, owner.as_deref(), given.len()),
             BatchState::Draft => "This is still a draft: there is nothing to decide before it is submitted.".to_owned(),
             state => format!("Decided: this replay is {} now.", words::state_name(state)),
         };
@@ -211,18 +219,20 @@ impl View<'_> {
             shell: Shell::new(state, Some(self.principal), self.look, "replays"),
             url: if round > 1 { format!("{path}/review?samples={round}") } else { format!("{path}/review") },
             fault: refused.map(|refused| refused.said),
+            told: Told::of(batch.state),
             lede,
-            forecast: batch.forecast.as_ref().map(|forecast| ForecastView::of(forecast, &path)),
+            forecast: batch.forecast.as_ref().map(|forecast| ForecastView::of(forecast, &path, Told::of(batch.state))),
             checked: checked(&batch),
             verdicts_said: looked_at(&verdicts, batch.progress.items),
             verdicts: verdicts.iter().map(VerdictLine::of).collect(),
-            warnings: batch.warnings.iter().enumerate().map(|(place, warning)| WarningLine::of(place, warning)).collect(),
+            warnings: warnings::lines(&batch),
             plan: words::plan(&batch, terms),
             fingerprint: batch.digest.as_deref().map(grouped),
             earlier: self.earlier(&batch, samples.as_deref().unwrap_or_default(), now_ms).await?,
+            samples_said: picked_words(samples.as_ref().map_or(0, Vec::len), batch.progress.items),
             samples,
-            more_samples: format!("{path}/review?samples={}#samples", round % ROUNDS + 1),
-            decision: self.decision(&batch, owner.as_deref(), needed, form)?,
+            more_samples: (batch.progress.items > SAMPLES as i64).then(|| format!("{path}/review?samples={}#samples", round % ROUNDS + 1)),
+            decision: self.decision(&batch, owner.as_deref(), &given, form)?,
             head: Head::of(&batch, now_ms),
         })
     }
@@ -238,7 +248,7 @@ impl View<'_> {
         Ok(found.values().rev().take(EARLIER as usize).map(|earlier| EarlierLine::of(earlier, now_ms)).collect())
     }
 
-    fn decision(&self, batch: &Batch, owner: Option<&str>, needed: String, form: &Query) -> Result<Decision, Failure> {
+    fn decision(&self, batch: &Batch, owner: Option<&str>, given: &[Approval], form: &Query) -> Result<Decision, Failure> {
         let Some(digest) = batch.digest.clone().filter(|_| batch.state == BatchState::AwaitingApproval) else {
             return Ok(Decision::None("There is nothing to decide here now.".to_owned()));
         };
@@ -246,32 +256,32 @@ impl View<'_> {
             return Ok(Decision::None(why));
         }
         if look_of_name(&self.principal.name) == batch.proposer_folded && !batch.emergency {
-            return Ok(Decision::None(format!("You proposed it, so somebody else decides. {needed}")));
+            return Ok(Decision::None("You proposed it, so somebody else decides.".to_owned()));
+        }
+        let left = i64::from(batch.quorum) - i64::try_from(given.len()).unwrap_or(i64::MAX);
+        if given.iter().any(|approval| approval.name_folded == look_of_name(&self.principal.name)) {
+            let more = format::counted(left, "approval", "approvals");
+            return Ok(Decision::None(format!("You have approved it. It needs {more} more, by somebody else.")));
         }
         // What was approved is what was shown: a form that comes back keeps its own fingerprint only while that holds.
-        let ticks = (0..batch.warnings.len()).map(words::tick).filter(|field| form.bytes(field).is_some()).collect();
+        let ticks = (0..batch.warnings.len()).map(warnings::tick).filter(|field| form.bytes(field).is_some()).collect();
         Ok(Decision::Form(DecisionForm {
             emergency: batch.emergency,
             digest,
             comment: text::block(&form.text("comment")?.unwrap_or_default().replace("\r\n", "\n")),
             ticked: ticks,
-            needed,
+            who: format!("You decide as {}, {}.", text::short_line(&self.principal.name, 64), self.principal.role.as_str()),
+            follows: match left {
+                ..=1 => "It starts within seconds of your approval.".to_owned(),
+                left => format!("After yours it needs {} more.", format::counted(left - 1, "approval", "approvals")),
+            },
         }))
     }
 
     /// Messages at places that the batch's own id picks: the same for everybody who looks, and nobody's choice.
     async fn samples(&self, batch: &Batch, round: u64) -> Result<Vec<Sample>, Failure> {
         let store = &self.state.store;
-        let (Some(first), Some(last)) = (store.item_from(batch.id, i64::MIN).await?, store.item_from(batch.id, i64::MAX).await?) else {
-            return Ok(Vec::new());
-        };
-        let mut ids = Vec::new();
-        for n in 0..SAMPLES {
-            let at = first.saturating_add(point(&batch.uid, round, n, first.abs_diff(last)));
-            ids.extend(store.item_from(batch.id, at).await?);
-        }
-        ids.sort_unstable();
-        ids.dedup();
+        let ids: Vec<i64> = self.picked(batch, round).await?.into_iter().collect();
         let entry = self.state.replays.entry(&batch.cluster, &batch.topic);
         let mut shown = Vec::with_capacity(ids.len());
         for sample in samples::of(self.state, entry, &ids, batch.plan.transform.as_deref()).await? {
@@ -282,6 +292,52 @@ impl View<'_> {
             });
         }
         Ok(shown)
+    }
+
+    /// The ids of as many different messages as are shown.
+    async fn picked(&self, batch: &Batch, round: u64) -> Result<BTreeSet<i64>, Failure> {
+        let store = &self.state.store;
+        let mut ids = BTreeSet::new();
+        let (Some(first), Some(last)) = (store.item_from(batch.id, i64::MIN).await?, store.item_from(batch.id, i64::MAX).await?) else {
+            return Ok(ids);
+        };
+        let wanted = usize::try_from(batch.progress.items.min(SAMPLES as i64)).unwrap_or(0);
+        // Two places may lead to one message: more are drawn then.
+        for n in 0..DRAWN {
+            if ids.len() < wanted {
+                let at = first.saturating_add(point(&batch.uid, round, n, first.abs_diff(last)));
+                ids.extend(store.item_from(batch.id, at).await?);
+            }
+        }
+        let mut at = first;
+        while ids.len() < wanted {
+            let Some(id) = store.item_from(batch.id, at).await? else { break };
+            ids.insert(id);
+            if id == last {
+                break;
+            }
+            at = id + 1;
+        }
+        Ok(ids)
+    }
+}
+
+/// How many of how many messages are shown.
+fn picked_words(shown: usize, items: i64) -> String {
+    let shown = i64::try_from(shown).unwrap_or(i64::MAX);
+    let picked = items.min(SAMPLES as i64);
+    let gone = match picked - shown {
+        ..=0 => String::new(),
+        gone => format!(
+            " {} of the {} picked {} not stored any more.",
+            format::exact(gone),
+            format::exact(picked),
+            if gone == 1 { "is" } else { "are" }
+        ),
+    };
+    match shown == items {
+        true => format!("All {}.", words::messages(items)),
+        false => format!("{} of {}, the same for everybody who looks.{gone}", format::exact(shown), words::messages(items)),
     }
 }
 
@@ -315,15 +371,23 @@ fn looked_at(verdicts: &[VerdictCount], items: i64) -> String {
 /// When the checks ran, and that they run again.
 fn checked(batch: &Batch) -> Option<String> {
     batch.forecast.as_ref()?;
-    Some(format!(
-        "Both checks ran on all {} and run again on each message right before it is sent. More off this forecast than the larger of 5 messages and 2% halts the replay.",
-        words::messages(batch.progress.checked)
+    let all = words::messages(batch.progress.checked);
+    Some(Told::of(batch.state).pick(
+        format!("Both checks ran on all {all} and run again on each message right before it is sent. More off this forecast than the larger of 5 messages and 2% halts the replay."),
+        format!("Both checks ran on all {all} before it was decided on."),
     ))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn it_is_said_how_many_of_how_many_are_shown() {
+        assert_eq!(picked_words(5, 200), "5 of 200 messages, the same for everybody who looks.");
+        assert_eq!(picked_words(4, 200), "4 of 200 messages, the same for everybody who looks. 1 of the 5 picked is not stored any more.");
+        assert_eq!(picked_words(3, 3), "All 3 messages.");
+    }
 
     #[test]
     fn random_places_lie_within_and_are_the_same_for_everybody() {

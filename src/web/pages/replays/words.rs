@@ -1,7 +1,7 @@
-//! Replays in words: states, warnings, plans, and how a batch is getting on.
+//! Replays in words: states, verdicts, plans, and how a batch is getting on.
 
 use super::super::{StatusLine, When};
-use crate::domain::replay::{BatchState, Forecast, Plan, Progress, Step, Warning};
+use crate::domain::replay::{BatchState, Forecast, Plan, Progress, Step};
 use crate::domain::terms::ReplayTerms;
 use crate::domain::verdict::Check;
 use crate::store::outcomes::EarlierReplay;
@@ -28,6 +28,26 @@ pub fn state(batch: &Batch) -> StatusLine {
         BatchState::Cancelled => ("muted", "Stopped"),
     };
     StatusLine { kind, word }
+}
+
+/// Whether what was found before the approval still is to be weighed, or was.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Told {
+    /// It is about to be decided on.
+    Now,
+    /// It was decided on, or never will be: what was found then need not hold any more.
+    Then,
+}
+
+impl Told {
+    pub fn of(state: BatchState) -> Told {
+        if matches!(state, BatchState::Draft | BatchState::AwaitingApproval) { Told::Now } else { Told::Then }
+    }
+
+    /// The words for now, or those for then.
+    pub fn pick<T>(self, now: T, then: T) -> T {
+        if self == Told::Now { now } else { then }
+    }
 }
 
 /// A state as a filter offers it.
@@ -226,165 +246,8 @@ pub const WAIVABLE: [Waivable; 5] = [
     },
 ];
 
-/// Something to weigh, for a note with a label.
-pub struct WarningLine {
-    pub kind: &'static str,
-    pub label: &'static str,
-    pub said: String,
-    /// Lines to be pasted into the configuration.
-    pub lines: Option<String>,
-    /// The name of the box that an approver must tick.
-    pub tick: Option<Tick>,
-}
-
-/// A box to be ticked.
-pub struct Tick {
-    pub field: String,
-    pub label: String,
-}
-
-impl WarningLine {
-    /// The warning at this place among the batch's.
-    pub fn of(place: usize, warning: &Warning) -> WarningLine {
-        let line = |kind, label, said: String| WarningLine { kind, label, said, lines: None, tick: None };
-        let name = |name: &str| text::short_line(name, 120);
-        match warning {
-            Warning::CauseActive { arrivals } => line(
-                "critical",
-                "Cause",
-                format!(
-                    "It still fails: {} of the same kind in the last 15 minutes. What is sent now will likely come back.",
-                    format::counted(count(*arrivals), "new failure", "new failures")
-                ),
-            ),
-            Warning::GroupEmpty { group } => {
-                line("critical", "Consumer", format!("Group {} has no members: nobody would read what is sent.", name(group)))
-            }
-            Warning::Lag { group, records } => line(
-                "warning",
-                "Consumer",
-                format!(
-                    "Group {} is behind by {}. Replayed messages queue behind them.",
-                    name(group),
-                    format::counted(count(*records), "record", "records")
-                ),
-            ),
-            Warning::GroupUnknown { group, why } => {
-                line("warning", "Consumer", format!("Group {} could not be looked at: {}", name(group), sentence(why)))
-            }
-            Warning::NewerOfKey { keys, count: n } => {
-                let named = keys.iter().map(|key| text::short_line(key, 60)).collect::<Vec<_>>().join(", ");
-                let more = count(*n) - keys.len() as i64;
-                let more = if more > 0 { format!(" and {} more", format::exact(more)) } else { String::new() };
-                line(
-                    "warning",
-                    "Order",
-                    format!("Newer records of these keys are in the target already: {named}{more}. Replaying puts older ones behind them."),
-                )
-            }
-            Warning::NewerNotLookedFor { why } => line(
-                "warning",
-                "Order",
-                format!("Whether newer records of these keys are in the target was not fully looked for: {}", sentence(why)),
-            ),
-            Warning::CannotConfirm { why } => line(
-                "warning",
-                "Proof",
-                format!("Success cannot be confirmed here: {} What is sent stays \"sent, not confirmed\".", sentence(why)),
-            ),
-            Warning::CheckMissing { check: which, lines } => WarningLine {
-                lines: Some(text::block(lines)),
-                ..line(
-                    "warning",
-                    "Check",
-                    format!("The {} is not configured, so messages are held unless it is waived. Lines to paste:", check(*which)),
-                )
-            },
-            Warning::AlsoReadBy { group, why, items } => WarningLine {
-                tick: Some(Tick {
-                    field: tick(place),
-                    label: format!("I accept that {} may get {} twice", name(group), messages(count(*items))),
-                }),
-                ..line(
-                    "warning",
-                    "Who else",
-                    format!("Group {} receives this too, {}: {}", name(group), messages(count(*items)), sentence(why)),
-                )
-            },
-            Warning::OtherGroups { groups } => line(
-                "info",
-                "Who else",
-                format!(
-                    "The broker names other readers of the target that nobody configured: {}.",
-                    groups.iter().map(|group| name(group)).collect::<Vec<_>>().join(", ")
-                ),
-            ),
-            Warning::InOtherReplay { batch, items } => {
-                line("info", "Left out", format!("{} stay where they are: replay {batch} has them.", messages(count(*items))))
-            }
-            Warning::OtherOrigin { topic, items } => line(
-                "warning",
-                "Left out",
-                match topic {
-                    Some(topic) => {
-                        format!("{} came from {} and not from the target, and are left out.", messages(count(*items)), name(topic))
-                    }
-                    None => format!(
-                        "{} do not say where they came from, and are left out. A target named in the configuration takes them.",
-                        messages(count(*items))
-                    ),
-                },
-            ),
-            Warning::TargetUnknown { why } => line(
-                "warning",
-                "Target",
-                format!("Kafka could not be asked about the target, which is looked at again before the start: {}", sentence(why)),
-            ),
-            Warning::ReadersUnknown { why } => {
-                line("warning", "Who else", format!("Who else reads the target could not be found out: {}", sentence(why)))
-            }
-            Warning::Repartitioned { items } => line(
-                "info",
-                "Partitions",
-                format!(
-                    "The target has another number of partitions than when these were read: {} go where their key hashes to.",
-                    messages(count(*items))
-                ),
-            ),
-            Warning::Laps { items, max } => line(
-                "warning",
-                "Attempts",
-                format!("{} came back from {max} replays or more already: only a person may replay them again.", messages(count(*items))),
-            ),
-            Warning::ConsumerIsIdempotent { why } => line(
-                "info",
-                "Standing waiver",
-                format!(
-                    "The consumer may be sent anything twice, so messages the ledger cannot tell about are sent unchecked: {}",
-                    sentence(why)
-                ),
-            ),
-        }
-    }
-}
-
-/// Asks the proposer why now, by what speaks against it; None: nothing does.
-pub fn why_now(warnings: &[Warning]) -> Option<String> {
-    let against = |warning: &Warning| match warning {
-        Warning::CauseActive { .. } => "it still fails",
-        Warning::GroupEmpty { .. } => "nobody reads the target",
-        _ => "its warnings speak against it",
-    };
-    let reasons: Vec<&str> = warnings.iter().filter(|warning| warning.asks_why_now()).map(against).collect();
-    (!reasons.is_empty()).then(|| format!("Why now, although {}?", reasons.join(" and ")))
-}
-
-/// The form's field of the box for the warning at this place.
-pub fn tick(place: usize) -> String {
-    format!("tick_{place}")
-}
-
-fn count(number: u64) -> i64 {
+/// For people, who never meet a count beyond an `i64`.
+pub fn count(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
 }
 
@@ -417,10 +280,11 @@ pub struct ForecastView {
 
 impl ForecastView {
     /// `path` is the batch's page. What is always of interest is there even where it is 0.
-    pub fn of(forecast: &Forecast, path: &str) -> ForecastView {
+    pub fn of(forecast: &Forecast, path: &str, told: Told) -> ForecastView {
+        let unchecked = told.pick("will be sent unchecked, waived", "to be sent unchecked, waived");
         let parts = [
-            ("send", forecast.send, "will be sent", None, true),
-            ("unchecked", forecast.send_unchecked, "will be sent unchecked, waived", Some("expect_send_unchecked"), false),
+            ("send", forecast.send, told.pick("will be sent", "to be sent"), None, true),
+            ("unchecked", forecast.send_unchecked, unchecked, Some("expect_send_unchecked"), false),
             ("applied", forecast.already_applied, "already applied, nothing sent", Some("expect_already_applied"), true),
             ("unfit", forecast.incompatible, "do not fit, archived", Some("expect_incompatible"), true),
             ("partly", forecast.partly_applied, "partly applied, archived", Some("expect_unsafe"), false),
@@ -486,7 +350,8 @@ pub fn plan(batch: &Batch, terms: Option<&ReplayTerms>) -> Vec<PlanLine> {
         ),
     ];
     if let Some(forecast) = &batch.forecast {
-        lines.push(line("Takes about", duration(plan, forecast, terms), None));
+        let (long, why) = duration(plan, forecast, terms);
+        lines.push(line("Takes about", long, Some(why)));
     }
     lines.push(transform);
     for waiver in &plan.waivers {
@@ -517,23 +382,39 @@ fn steps(plan: &Plan) -> String {
     }
 }
 
-/// How long it may take: sending at the pace, and the waits for proof between the steps.
-fn duration(plan: &Plan, forecast: &Forecast, terms: Option<&ReplayTerms>) -> String {
+/// How long it may take, and what that rests on: sending at the pace, and the waits for proof between the steps. How long a ledger takes to say applied is
+/// its consumer's affair, so such waits are counted and not measured.
+fn duration(plan: &Plan, forecast: &Forecast, terms: Option<&ReplayTerms>) -> (String, String) {
     let to_send = forecast.would_send();
     let sending = count(to_send.div_ceil(plan.max_per_second.max(1).into())).saturating_mul(1_000);
-    let waits = waits(u64::from(plan.canary), to_send);
-    let Some(proof_s) = terms.map(|terms| terms.verify_after_s).filter(|_| waits > 0) else {
-        return format!("{} of sending", format::age(sending));
+    let (waits, pace) =
+        (waits(u64::from(plan.canary), to_send), "Slower while its checks, its consumers or other replays to this topic are");
+    let Some(terms) = terms.filter(|_| waits > 0) else {
+        return (format!("{} of sending", format::age(sending)), format!("{pace}."));
     };
-    let proof = count(proof_s).saturating_mul(1_000);
-    let whole = sending.saturating_add(proof.saturating_mul(waits));
-    let times = if waits == 1 { "once".to_owned() } else { format!("{waits} times") };
-    format!(
-        "{}: {} of sending, and {times} about {} of waiting for proof before the next step",
-        format::age(whole),
-        format::age(sending),
-        format::age(proof)
-    )
+    let age_s = |seconds: u64| format::age(count(seconds).saturating_mul(1_000));
+    let by_offset = plan.group.is_some() && terms.returns_traceable;
+    let times = format::counted(waits, "wait", "waits");
+    match (terms.idempotency.is_some(), by_offset) {
+        (true, _) => {
+            let rest = match by_offset {
+                true => format!("; what it does not name waits for its consumer group and {} more", age_s(terms.verify_after_s)),
+                false => String::new(),
+            };
+            let said = format!("A wait ends within seconds of the ledger saying applied of every message of the step{rest}. {pace}.");
+            (format!("{} of sending, and {times} for proof", format::age(sending)), said)
+        }
+        (false, true) => {
+            let proof = count(terms.verify_after_s).saturating_mul(1_000);
+            let whole = sending.saturating_add(proof.saturating_mul(waits));
+            let said = format!("{} of sending, and {times} of about {} for proof. {pace}.", format::age(sending), format::age(proof));
+            (format::age(whole), said)
+        }
+        (false, false) => {
+            let said = format!("Nothing can prove its canary: after {} of waiting it pauses for that.", age_s(terms.canary_timeout_s));
+            (format!("{} of sending, and until an approver lets it go on unproven", format::age(sending)), said)
+        }
+    }
 }
 
 /// How often a batch waits for a step's proof before it goes on.
@@ -633,12 +514,46 @@ mod tests {
     }
 
     #[test]
+    fn how_long_it_takes_is_what_can_be_known() {
+        let mut plan = Plan {
+            target: "payments".into(),
+            target_id: None,
+            target_partitions: 1,
+            group: Some("wallet".into()),
+            transform: None,
+            max_per_second: 50,
+            canary: 10,
+            stop_on_returned_pct: 5,
+            waivers: Vec::new(),
+        };
+        let forecast = Forecast { send: 185, ..Forecast::default() };
+        let key = crate::domain::template::KeyTemplate::parse("{key}").expect("a template");
+        let ledger = crate::domain::terms::Idempotency { ledger: "wallet".into(), key };
+        let with_ledger = ReplayTerms { idempotency: Some(ledger), ..ReplayTerms::default() };
+        let without = ReplayTerms::default();
+        let (long, why) = duration(&plan, &forecast, Some(&with_ledger));
+        assert_eq!(long, "4s of sending, and 2 waits for proof");
+        assert!(why.contains("within seconds of the ledger saying applied") && why.contains("its consumer group and 5m more"), "{why}");
+        let (long, why) = duration(&plan, &forecast, Some(&without));
+        assert_eq!(long, "10m 4s");
+        assert!(why.starts_with("4s of sending, and 2 waits of about 5m for proof."), "{why}");
+        plan.group = None;
+        let (long, why) = duration(&plan, &forecast, Some(&without));
+        assert!(long.contains("until an approver lets it go on") && why.contains("after 10m"), "{long}: {why}");
+        assert!(!duration(&plan, &forecast, Some(&with_ledger)).1.contains("consumer group"));
+        plan.canary = 0;
+        assert_eq!(duration(&plan, &forecast, Some(&with_ledger)).0, "4s of sending");
+    }
+
+    #[test]
     fn a_forecast_is_always_exact_and_a_little_is_seen() {
         let forecast = Forecast { send: 12_431, already_applied: 1, ..Forecast::default() };
-        let view = ForecastView::of(&forecast, "/replays/7");
+        let view = ForecastView::of(&forecast, "/replays/7", Told::Now);
         assert_eq!(view.label, "12,431 will be sent, 1 already applied, nothing sent, 0 do not fit, archived, 0 held for a person");
         assert_eq!(view.parts[1].width, 8);
         assert_eq!(view.parts[1].link.as_deref(), Some("/replays/7?items=expect_already_applied#items"));
         assert_eq!(view.parts[2].link, None);
+        let then = ForecastView::of(&forecast, "/replays/7", Told::Then);
+        assert!(then.label.starts_with("12,431 to be sent, "), "what was forecast promises nothing any more: {}", then.label);
     }
 }

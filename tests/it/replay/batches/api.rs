@@ -172,6 +172,20 @@ on_both_stores! {
         assert!(door.access.reauthenticate(&desk::by("Rosa"), "correct horse battery").await.unwrap());
         assert!(!door.access.reauthenticate(&desk::by("Rosa"), "wrong horse battery").await.unwrap());
         assert_eq!(door.desk.batch(id).await.state, BatchState::AwaitingApproval);
+
+        // A stolen session guesses the password no faster than a stranger does.
+        let options = WebOptions { dlqs: door.desk.replays.dlqs.to_vec(), sign_in_attempts_per_minute: 2, ..WebOptions::default() };
+        let state = AppState::new(door.desk.store.clone(), door.access.clone(), door.desk.clock.clone(), options).unwrap();
+        let house = router(state.with_replays(door.desk.replays.clone()));
+        let session = door.access.sign_in("Rosa", "correct horse battery", None).await.unwrap().unwrap();
+        let mut said = Vec::new();
+        for password in ["a guess", "another", "one more", "correct horse battery"] {
+            let body = json!({ "digest": digest, "password": password }).to_string();
+            let request = Request::post(&path).header(header::COOKIE, format!("lazaret={session}")).header(header::CONTENT_TYPE, "application/json");
+            said.push(answer(house.clone(), request.body(Body::from(body)).unwrap()).await.status.as_u16());
+        }
+        assert_eq!(said, [403, 403, 429, 429]);
+        assert_eq!(door.desk.batch(id).await.state, BatchState::AwaitingApproval);
     }
 }
 

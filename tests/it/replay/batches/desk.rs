@@ -77,6 +77,8 @@ pub struct Letter {
     pub lap: Option<i32>,
     /// Its headers name the consumer group.
     pub group: bool,
+    /// Another name than "wallet".
+    pub group_named: Option<&'static str>,
 }
 
 impl Letter {
@@ -93,6 +95,7 @@ impl Letter {
             age_ms: HOUR_MS,
             lap: None,
             group: true,
+            group_named: None,
         }
     }
 
@@ -110,7 +113,9 @@ impl Letter {
             header("kafka_dlt-exception-fqcn", b"org.postgresql.util.PSQLException".to_vec()),
             header("kafka_dlt-exception-message", self.failure.as_bytes().to_vec()),
         ];
-        headers.extend(self.group.then(|| header("kafka_dlt-original-consumer-group", b"wallet".to_vec())));
+        headers.extend(
+            self.group.then(|| header("kafka_dlt-original-consumer-group", self.group_named.unwrap_or("wallet").as_bytes().to_vec())),
+        );
         let origin = self.origin_named.as_deref().or(self.origin);
         headers.extend(origin.map(|origin| header("kafka_dlt-original-topic", origin.as_bytes().to_vec())));
         headers.extend(self.lap.map(|lap| header("lazaret-lap", lap.to_string().into_bytes())));

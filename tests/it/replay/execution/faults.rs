@@ -387,6 +387,9 @@ on_both_bases! {
         let refused = rig.store.message(ids[2]).await.unwrap().unwrap();
         assert_eq!(refused.state.as_str(), "under_review");
         assert!(refused.reason.as_deref().unwrap().contains("the broker refused it"), "{refused:?}");
+        // And while it was in doubt, whoever looked was told why.
+        let log = rig.log(id).await;
+        assert!(log.iter().any(|line| line.contains("maybe sent (") && line.contains("size too large")), "{log:#?}");
         let copies = rig.copies();
         assert!(copies.len() == 5 && copies.values().all(|copies| *copies == 1), "{copies:?}");
     }

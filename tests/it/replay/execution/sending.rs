@@ -77,6 +77,27 @@ on_both_bases! {
         assert_eq!(first.headers[expected.len()].name, b"lazaret-original-timestamp-ms");
     }
 
+    /// However many messages a second go: of large ones only so many are held at once.
+    async fn large_messages_go_a_few_at_a_time(base: Base) {
+        let rig = Rig::at(&Server::Kafka.address(), base, 1, &[("max.message.bytes", "10000000")], "canary = 0\nmax_per_second = 1000").await;
+        let large = |n: usize| {
+            let value = format!("{{\"payment_id\":\"p{n}\",\"note\":\"{}\"}}", "x".repeat(8_000_000));
+            Letter { value: Some(value.into_bytes()), ..Letter::payment(n, n) }
+        };
+        rig.take_in(&(0..6).map(large).collect::<Vec<_>>()).await;
+        let id = rig.approved(rig.proposal()).await;
+        let execution = rig.execute_with(Timing { message_timeout: Duration::from_secs(20), ..timing() });
+        let batch = rig.until_executed(id).await;
+        execution.end().await;
+        assert_eq!(batch.progress.sent, 6);
+        const SQL: &str = "SELECT COUNT(*) FROM replay_items WHERE batch_id = $1 GROUP BY intended_at_ms ORDER BY intended_at_ms";
+        let chunks: Vec<i64> = match &rig.store {
+            Store::Postgres(database) => sqlx::query_scalar(SQL).bind(id).fetch_all(&database.pool).await.unwrap(),
+            Store::Sqlite(database) => sqlx::query_scalar(SQL).bind(id).fetch_all(&database.readers).await.unwrap(),
+        };
+        assert_eq!(chunks, [4, 2], "four of 8 MB are as many as fit into 32 MiB");
+    }
+
     /// Cases R1 and R2: hashed as Java's producers do, read back from the broker; a partition that is not there is never taken modulo.
     async fn a_partition_that_the_target_does_not_have_is_hashed_by_key(base: Base) {
         let rig = Rig::new(base, 4, "canary = 0").await;

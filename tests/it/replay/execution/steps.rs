@@ -1,28 +1,84 @@
 //! How a batch goes: paused, stopped, step by step, and waiting for what is in its way.
 
+use rdkafka::mocking::MockCluster;
+
 use super::*;
 use crate::support::consumer::TestConsumer;
 use crate::support::producer::{NewRecord, TestProducer};
-use lazaret::domain::lifecycle::Outcome;
-use lazaret::store::transitions::set_outcomes;
+use lazaret::domain::lifecycle::{Move, Outcome};
+use lazaret::domain::message::MessageState;
+use lazaret::domain::replay::ItemState;
+use lazaret::services::replay::executor::Executor;
+use lazaret::services::replay::propose::Submission;
+use lazaret::store::leases::{HeldLease, LeaseKeeper, LeaseState, LeaseWatch};
+use lazaret::store::outcomes::settle;
+use lazaret::store::replay_items::{ItemMove, move_items};
+use lazaret::store::transitions::{Cause, Change, move_messages};
+use tokio_util::sync::CancellationToken;
 
 /// Says of everything that was sent and waits for its outcome that it was confirmed, or came back, as verification would.
-async fn verify(rig: &Rig, id: i64, ids: &[i64], outcome: Outcome) -> i64 {
+async fn verify(rig: &Rig, id: i64, ids: &[i64], outcome: Outcome) -> u64 {
     let mut tx = rig.store.begin().await.unwrap();
-    let pending: Vec<_> = ids.iter().map(|id| (*id, Outcome::Pending, outcome)).collect();
-    let set = i64::try_from(set_outcomes(&mut tx, &pending).await.unwrap().len()).unwrap();
-    let mut add = lazaret::domain::replay::Progress::default();
-    match outcome {
-        Outcome::Returned => add.returned = set,
-        Outcome::Unproven => add.unproven = set,
-        _ => add.confirmed_offset = set,
-    }
-    lazaret::store::replays::add_progress(&mut tx, id, &add).await.unwrap();
+    let settled = settle(&mut tx, id, ids, outcome, None, rig.clock.now_ms()).await.unwrap();
     tx.commit().await.unwrap();
-    set
+    settled.items
+}
+
+/// The messages of `ids` that were sent.
+async fn sent_of(rig: &Rig, ids: &[i64]) -> Vec<i64> {
+    let mut sent = Vec::new();
+    for id in ids {
+        if rig.store.message(*id).await.unwrap().unwrap().resolution.as_deref() == Some("sent") {
+            sent.push(*id);
+        }
+    }
+    sent
+}
+
+/// Everything that there is to prepare.
+async fn prepare(rig: &Rig) {
+    while rig.replays.prepare("main").await.unwrap() == Prepared::More {}
+}
+
+/// Leaves a message as an executor leaves it that dies once its intent is stored.
+async fn intended(rig: &Rig, id: i64, message_id: i64) {
+    let now_ms = rig.clock.now_ms();
+    let mut tx = rig.store.begin().await.unwrap();
+    let moves = [Move::CheckBegun, Move::SchemaFits];
+    let change = Change { message_id, from: MessageState::UnderReview, moves: &moves, reason: None, evidence: None };
+    let cause = Cause { at_ms: now_ms, actor: "replay", batch_id: Some(id) };
+    assert_eq!(move_messages(&mut tx, &[change], &cause).await.unwrap(), [message_id]);
+    let intent = ItemMove {
+        target_partition: Some(0),
+        lower_bound: Some(0),
+        intended_at_ms: Some(now_ms),
+        epoch: Some(0),
+        ..ItemMove::new(message_id, ItemState::Pending, ItemState::Intended)
+    };
+    assert_eq!(move_items(&mut tx, id, &[intent]).await.unwrap(), 1);
+    tx.commit().await.unwrap();
 }
 
 on_both_bases! {
+    /// After a night in which nobody executed: whoever prepares may come to end the batch only after whoever executes looked at it.
+    async fn an_approval_that_is_over_starts_nothing(base: Base) {
+        let mut rig = Rig::new(base, 1, "canary = 0").await;
+        rig.payments(3, 3).await;
+        let id = rig.approved(rig.proposal()).await;
+        rig.replays.approval.approval_ttl_s = 0;
+        let mut keeper = LeaseKeeper::new("replay/main", "alone", Duration::from_secs(600), Duration::from_secs(200));
+        let LeaseState::Held { epoch } = keeper.tick(&rig.store, &rig.clock).await.unwrap() else { panic!("nobody else is there") };
+        let watch = LeaseWatch::new(rig.clock.clone());
+        watch.set(keeper.until());
+        let lease = HeldLease { name: "replay/main".to_owned(), epoch };
+        let executor = Executor::new(rig.replays.clone(), rig.cluster.clone(), lease, watch, timing()).unwrap();
+        let ran = tokio::time::timeout(Duration::from_secs(1), executor.run(&CancellationToken::new())).await;
+        assert!(ran.is_err(), "it looked twenty times");
+        assert_eq!(rig.batch(id).await.state, BatchState::Approved);
+        assert_eq!(rig.replays.prepare("main").await.unwrap(), Prepared::More);
+        assert_eq!((rig.batch(id).await.state, rig.arrived()), (BatchState::Expired, Vec::new()));
+    }
+
     /// Case R10.
     async fn a_stop_holds_at_once_and_the_rest_goes_back(base: Base) {
         let rig = Rig::new(base, 3, "canary = 0\nmax_per_second = 50").await;
@@ -104,20 +160,118 @@ on_both_bases! {
         let id = rig.approved(rig.proposal()).await;
         let execution = rig.execute();
         rig.until(id, "it waits for the canary", |batch| batch.stage_since_ms.is_some()).await;
-        let sent: Vec<i64> = {
-            let mut sent = Vec::new();
-            for id in &ids {
-                if rig.store.message(*id).await.unwrap().unwrap().resolution.is_some() {
-                    sent.push(*id);
-                }
-            }
-            sent
-        };
+        let sent = sent_of(&rig, &ids).await;
         assert_eq!(verify(&rig, id, &sent[..3], Outcome::Returned).await, 3);
         assert_eq!(verify(&rig, id, &sent[3..], Outcome::Confirmed).await, 7);
         let batch = rig.until(id, "it halts", |batch| batch.state == BatchState::Halted).await;
         assert_eq!(batch.progress.sent, 10);
         assert!(batch.note.unwrap().contains("3 of 10 sent messages came back"));
+        execution.end().await;
+    }
+
+    /// What came back, and what was archived, before it was approved anew is known to who approved it: it is no reason to halt again.
+    async fn halted_and_approved_anew_it_goes_on(base: Base) {
+        let rig = Rig::new(base, 1, "canary = 2\nstop_on_returned_pct = 20\nmax_per_second = 1000").await;
+        let mut letters: Vec<Letter> = (0..60).map(|n| Letter::payment(n, n)).collect();
+        for letter in &mut letters[..8] {
+            letter.value = Some(b"{\"id\":5}".to_vec());
+        }
+        let ids = rig.take_in(&letters).await;
+        let id = rig.approved(rig.proposal()).await;
+        let execution = rig.execute();
+        rig.until(id, "it waits for the canary", |batch| batch.progress.sent == 2).await;
+        assert_eq!(verify(&rig, id, &sent_of(&rig, &ids).await, Outcome::Confirmed).await, 2);
+        // The next step: eight that do not fit, and twelve that go, of which four come back.
+        rig.until(id, "the next step is sent", |batch| batch.progress.sent == 14 && batch.progress.archived == 8).await;
+        let sent = sent_of(&rig, &ids).await;
+        assert_eq!(verify(&rig, id, &sent[8..12], Outcome::Returned).await, 4);
+        rig.until(id, "it halts", |batch| batch.state == BatchState::Halted).await;
+        verify(&rig, id, &sent, Outcome::Confirmed).await;
+
+        let by = By { actor: "otto".to_owned(), request_id: None };
+        rig.replays.reopen(&decider("petra"), id).await.unwrap();
+        rig.until(id, "it is preflighted", |batch| batch.forecast.is_some()).await;
+        let batch = rig.replays.submit(&by, &OwnerScope::All, id, Submission::default()).await.unwrap();
+        assert_eq!(batch.state, BatchState::AwaitingApproval, "{:?}", batch.note);
+        rig.approve(&batch).await;
+        let batch = rig.until(id, "it goes on or halts", |batch| batch.progress.sent > 14 || batch.state == BatchState::Halted).await;
+        assert_eq!((batch.state, batch.note.filter(|note| note.contains("halt"))), (BatchState::Executing, None));
+        while rig.batch(id).await.state == BatchState::Executing {
+            verify(&rig, id, &ids, Outcome::Confirmed).await;
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        let batch = rig.until_executed(id).await;
+        assert_eq!((batch.progress.sent, batch.progress.archived, batch.progress.returned), (52, 8, 4));
+        execution.end().await;
+    }
+
+    /// What was sent lies in the topic of then: commits of whoever reads another one of that name would be taken for proof.
+    async fn once_begun_it_goes_to_no_other_topic_of_that_name(base: Base) {
+        let rig = Rig::new(base, 1, "canary = 3").await;
+        rig.payments(20, 20).await;
+        let id = rig.approved(rig.proposal()).await;
+        let execution = rig.execute();
+        let began = rig.until(id, "the canary is sent", |batch| batch.progress.sent == 3).await;
+        rig.topics().delete(&[&rig.place.topic]).await;
+        rig.topics().create(&rig.place.topic, 1, &[]).await;
+        rig.until(id, "it halts", |batch| batch.state == BatchState::Halted).await;
+        execution.end().await;
+        rig.replays.reopen(&decider("petra"), id).await.unwrap();
+        prepare(&rig).await;
+        let draft = rig.batch(id).await;
+        assert_eq!(draft.plan.target_id, began.plan.target_id, "its proofs are looked for where it sent to");
+        assert!(draft.note.as_deref().is_some_and(|note| note.contains("propose what is left anew")), "{:?}", draft.note);
+        let by = By { actor: "otto".to_owned(), request_id: None };
+        let refused = rig.replays.submit(&by, &OwnerScope::All, id, Submission::default()).await.unwrap_err();
+        assert!(refused.to_string().contains("propose what is left anew"), "{refused}");
+        rig.replays.stop(&decider("petra"), id, None).await.unwrap();
+        prepare(&rig).await;
+        assert_eq!(rig.batch(id).await.progress.not_sent, 17);
+        rig.approved(rig.proposal()).await;
+    }
+
+    /// A broker that does not say which topic it is: nobody knows whether it is the one that was approved.
+    async fn a_target_whose_id_is_not_told_any_more_is_waited_for(base: Base) {
+        let rig = Rig::new(base, 1, "canary = 2").await;
+        let ids = rig.payments(10, 10).await;
+        let id = rig.approved(rig.proposal()).await;
+        let execution = rig.execute();
+        rig.until(id, "the canary is sent", |batch| batch.progress.sent == 2).await;
+        execution.end().await;
+        // One that knows no ids.
+        let broker = MockCluster::new(1).unwrap();
+        broker.create_topic(&rig.place.topic, 1, 1).unwrap();
+        let place = Place { bootstrap: broker.bootstrap_servers(), ..rig.place.clone() };
+        let (replays, cluster) = place.replays().await;
+        let rig = Rig { replays, cluster, place, ..rig };
+        assert_eq!(verify(&rig, id, &ids, Outcome::Confirmed).await, 2);
+        let execution = rig.execute();
+        let told = |batch: &Batch| batch.note.as_deref().is_some_and(|note| note.contains("does not tell the id"));
+        let batch = rig.until(id, "it waits or goes on", |batch| batch.progress.sent > 2 || told(batch)).await;
+        assert_eq!(batch.progress.sent, 2);
+        execution.end().await;
+    }
+
+    /// Nothing more of it goes, and still somebody waits for what was maybe sent: its log says for what.
+    async fn stopped_with_something_in_doubt_its_log_says_what_it_waits_for(base: Base) {
+        let rig = Rig::new(base, 1, "canary = 0").await;
+        let ids = rig.payments(3, 3).await;
+        let id = rig.approved(rig.proposal()).await;
+        intended(&rig, id, ids[0]).await;
+        rig.replays.stop(&decider("petra"), id, None).await.unwrap();
+        // And Kafka is away.
+        let place = Place { bootstrap: "127.0.0.1:1".to_owned(), ..rig.place.clone() };
+        let (replays, cluster) = place.replays().await;
+        let rig = Rig { replays, cluster, place, ..rig };
+        let execution = rig.execute_with(Timing { ask: Duration::from_millis(300), ..timing() });
+        let said = |log: &[String]| log.iter().filter(|line| line.starts_with("waits: Kafka cannot be asked")).count();
+        let deadline = rig.clock.monotonic() + PATIENCE / 2;
+        while said(&rig.log(id).await) == 0 {
+            assert!(rig.clock.monotonic() < deadline, "{:#?}", rig.log(id).await);
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        assert_eq!(said(&rig.log(id).await), 1, "once, however long it lasts");
         execution.end().await;
     }
 
