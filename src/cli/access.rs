@@ -57,7 +57,10 @@ pub async fn user(place: &Place, command: UserCommand) -> Result<(), Failure> {
                     terminal::instant(user.created_at_ms),
                 ]
             };
-            terminal::out(format_args!("{}", terminal::table(&["NAME", "ROLE", "OWNERS", "STATE", "MADE"], &users.iter().map(row).collect::<Vec<_>>())));
+            terminal::out(format_args!(
+                "{}",
+                terminal::table(&["NAME", "ROLE", "OWNERS", "STATE", "MADE"], &users.iter().map(row).collect::<Vec<_>>())
+            ));
         }
     }
     Ok(())
@@ -101,7 +104,10 @@ pub async fn token(place: &Place, command: TokenCommand) -> Result<(), Failure> 
                     terminal::instant(token.created_at_ms),
                 ]
             };
-            terminal::out(format_args!("{}", terminal::table(&["NAME", "ROLE", "OWNERS", "STATE", "MADE"], &tokens.iter().map(row).collect::<Vec<_>>())));
+            terminal::out(format_args!(
+                "{}",
+                terminal::table(&["NAME", "ROLE", "OWNERS", "STATE", "MADE"], &tokens.iter().map(row).collect::<Vec<_>>())
+            ));
         }
     }
     Ok(())

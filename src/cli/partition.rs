@@ -17,7 +17,10 @@ pub fn explain(args: &Explain) -> Result<String, Failure> {
     let usual = if args.partitions < GROWN { GROWN } else { args.partitions.saturating_mul(2) };
     let new_partitions = args.new_partitions.unwrap_or(usual);
     if new_partitions < args.partitions {
-        let what = format!("--new-partitions: {new_partitions} is fewer than the {} there are, and Kafka takes no partition away", args.partitions);
+        let what = format!(
+            "--new-partitions: {new_partitions} is fewer than the {} there are, and Kafka takes no partition away",
+            args.partitions
+        );
         return Err(Failure::Usage(format!("{what}. Give {} or more.", args.partitions)));
     }
     let told = partition::explain(&args.key, args.partitions, new_partitions);

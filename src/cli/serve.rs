@@ -40,7 +40,9 @@ pub async fn serve(options: Serve) -> Result<(), Failure> {
 /// Log lines from here on, as `LAZARET_LOG` says.
 pub fn install_logs() -> Result<(), Failure> {
     telemetry::install_logs(telemetry::LogFormat::default(), terminal::above_what_moves).map_err(|what| {
-        Failure::Usage(format!("LAZARET_LOG: {what}. Give a level (error, warn, info, debug, trace), or pairs such as lazaret=debug,librdkafka=info."))
+        Failure::Usage(format!(
+            "LAZARET_LOG: {what}. Give a level (error, warn, info, debug, trace), or pairs such as lazaret=debug,librdkafka=info."
+        ))
     })
 }
 

@@ -60,7 +60,10 @@ pub fn new_password(file: Option<&Path>, usable: impl Fn(&str) -> Result<(), Fai
     asked_twice(ask, usable)
 }
 
-fn asked_twice(mut ask: impl FnMut(&str) -> Result<String, Failure>, usable: impl Fn(&str) -> Result<(), Failure>) -> Result<String, Failure> {
+fn asked_twice(
+    mut ask: impl FnMut(&str) -> Result<String, Failure>,
+    usable: impl Fn(&str) -> Result<(), Failure>,
+) -> Result<String, Failure> {
     let password = ask("Password: ")?;
     usable(&password)?;
     if ask("The same again: ")? == password { Ok(password) } else { Err(Failure::Usage("the two differ. Try again.".to_owned())) }

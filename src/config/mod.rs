@@ -96,9 +96,8 @@ impl Database {
 /// `host:port/database` of a PostgreSQL URL; None where it is none. Parameters behind the `?` win, as they do when connecting.
 fn server_place(url: &str) -> Option<String> {
     let url = url::Url::parse(url).ok()?;
-    let parameter = |names: &[&str]| {
-        url.query_pairs().filter(|(name, _)| names.contains(&name.as_ref())).last().map(|(_, value)| value.into_owned())
-    };
+    let parameter =
+        |names: &[&str]| url.query_pairs().filter(|(name, _)| names.contains(&name.as_ref())).last().map(|(_, value)| value.into_owned());
     let host = parameter(&["host", "hostaddr"]).or_else(|| url.host_str().filter(|host| !host.is_empty()).map(str::to_owned));
     let port = parameter(&["port"]).or_else(|| url.port().map(|port| port.to_string()));
     let database = parameter(&["dbname"]).or_else(|| Some(url.path().trim_start_matches('/').to_owned()));

@@ -178,8 +178,11 @@ impl Demo {
         }
         let _ = writeln!(out, "  curl -H 'Authorization: Bearer {viewer}' {url}/api/v1/dlqs\n");
         let _ = writeln!(out, "Look first at {}: its database was down for 40 minutes, until just now,", pipelines::WALLET);
-        let _ =
-            writeln!(out, "{} payments wait there; propose their replay as operator and say why now, for their failure is minutes old;", scenario::OUTAGE_MESSAGES);
+        let _ = writeln!(
+            out,
+            "{} payments wait there; propose their replay as operator and say why now, for their failure is minutes old;",
+            scenario::OUTAGE_MESSAGES
+        );
         let _ = writeln!(out, "then approve it as approver.");
         let _ = writeln!(out, "New failures keep coming in all over the shop.");
         let _ =

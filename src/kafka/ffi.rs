@@ -25,6 +25,7 @@ use rdkafka::util::IntoOpaque as _;
 use rdkafka_sys as sys;
 use rdkafka_sys::types::{RDKafka, RDKafkaRespErr};
 
+use super::groups::Member;
 use super::producer::{Outgoing, Ticket};
 use super::scan::Seen;
 use crate::domain::record::{Header, Record};
@@ -456,20 +457,11 @@ unsafe fn entries(resource: *const sys::rd_kafka_ConfigResource_t) -> Result<BTr
 
 // ---------------------------------------------------------------------------------------------------------- consumer groups
 
-/// A member of a consumer group, as the broker sees it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Client {
-    /// Its `client.id`.
-    pub id: String,
-    /// The address that it connected from.
-    pub host: String,
-}
-
 /// Who is in a consumer group.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Membership {
-    /// Client id and address of each, by member id.
-    pub members: BTreeMap<String, Client>,
+    /// By member id.
+    pub members: BTreeMap<String, Member>,
     /// Topics of which a member has a partition.
     pub topics: BTreeSet<String>,
 }
@@ -552,8 +544,8 @@ unsafe fn membership(group: *const sys::rd_kafka_ConsumerGroupDescription_t) -> 
             let member = sys::rd_kafka_ConsumerGroupDescription_member(group, index);
             // Brokers write the address as Java does: "/10.0.0.7".
             let host = text(sys::rd_kafka_MemberDescription_host(member)).trim_start_matches('/').to_owned();
-            let client = Client { id: text(sys::rd_kafka_MemberDescription_client_id(member)), host };
-            found.members.insert(text(sys::rd_kafka_MemberDescription_consumer_id(member)), client);
+            let who = Member { client: text(sys::rd_kafka_MemberDescription_client_id(member)), host };
+            found.members.insert(text(sys::rd_kafka_MemberDescription_consumer_id(member)), who);
             let assignment = sys::rd_kafka_MemberDescription_assignment(member);
             if !assignment.is_null() {
                 let partitions = partitions_in(sys::rd_kafka_MemberAssignment_partitions(assignment));

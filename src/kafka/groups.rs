@@ -57,7 +57,7 @@ impl Inspector {
     /// No broker answers, or the group may not be described.
     pub fn members(&self, group: &str, timeout: Duration) -> Result<Vec<Member>, KafkaError> {
         let membership = self.ask_coordinators(timeout, |left| self.membership(group, left))?;
-        Ok(membership.members.into_values().map(|client| Member { client: client.id, host: client.host }).collect())
+        Ok(membership.members.into_values().collect())
     }
 
     /// As [`look`], on a client that is connected already.

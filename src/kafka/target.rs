@@ -61,7 +61,9 @@ impl Inspector {
                 Some(Ok(Some(ffi::Rights { write, describe_configs }))) => {
                     Rights::Told { write: *write, describe_configs: *describe_configs }
                 }
-                Some(Err(failure)) if matches!(failure.code, Code::TopicAuthorizationFailed | Code::UnknownTopicOrPartition) => Rights::NotSeen,
+                Some(Err(failure)) if matches!(failure.code, Code::TopicAuthorizationFailed | Code::UnknownTopicOrPartition) => {
+                    Rights::NotSeen
+                }
                 Some(Err(failure)) => return Err(self.error(failure)),
                 Some(Ok(None)) | None => Rights::NotTold,
             };

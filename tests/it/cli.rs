@@ -920,7 +920,11 @@ fn what_stops_a_start_names_the_place_and_the_remedy() {
     assert_eq!(code, Some(2), "{said}");
     assert!(said.contains("LAZARET_LOG: ") && said.contains("error, warn, info, debug, trace"), "{said}");
     let demo = lazaret(folder.path(), &[], &["demo", "--listen", "127.0.0.1:0", "--data-dir", "a-file/demo"]);
-    assert!(stderr(&demo).contains("demo folder a-file/demo: ") && stderr(&demo).contains("name another folder by --data-dir"), "{}", stderr(&demo));
+    assert!(
+        stderr(&demo).contains("demo folder a-file/demo: ") && stderr(&demo).contains("name another folder by --data-dir"),
+        "{}",
+        stderr(&demo)
+    );
 }
 
 #[tokio::test]
@@ -1062,15 +1066,26 @@ async fn check_says_whether_postgresql_is_up_to_date() {
     let text = format!("[database]\nurl_file = 'url'\n[clusters.main]\nbootstrap_servers = '127.0.0.1:1'\n{ledger}");
     std::fs::write(folder.path().join("lazaret.toml"), &text).unwrap();
     let said = stdout(&lazaret(folder.path(), &[], &["check"]));
-    assert!(said.contains("✗ ledger wallet: SQL: relation \"applied\" does not exist, at \"applied WHERE id = ANY($1)\" of the query"), "{said}");
+    assert!(
+        said.contains("✗ ledger wallet: SQL: relation \"applied\" does not exist, at \"applied WHERE id = ANY($1)\" of the query"),
+        "{said}"
+    );
     let pool = sqlx::PgPool::connect(&url).await.unwrap();
     sqlx::query("CREATE TABLE applied (id text)").execute(&pool).await.unwrap();
     let said = stdout(&lazaret(folder.path(), &[], &["check"]));
     assert!(said.contains("✓ database: connected: PostgreSQL ") && said.contains("! database: ") && said.contains(" missing\n"), "{said}");
     assert!(said.contains("✓ ledger wallet: SQL: connected read-only; its query runs"), "{said}");
     for (column, query, expected) in [
-        ("a_uuid uuid", "SELECT a_uuid FROM applied WHERE id = ANY($1)", "✗ ledger wallet: SQL: the query's first column is no text but uuid: cast it"),
-        ("a_number int", "SELECT id, a_number FROM applied WHERE id = ANY($1)", "! ledger wallet: SQL: connected read-only; its query runs and returns 2 columns"),
+        (
+            "a_uuid uuid",
+            "SELECT a_uuid FROM applied WHERE id = ANY($1)",
+            "✗ ledger wallet: SQL: the query's first column is no text but uuid: cast it",
+        ),
+        (
+            "a_number int",
+            "SELECT id, a_number FROM applied WHERE id = ANY($1)",
+            "! ledger wallet: SQL: connected read-only; its query runs and returns 2 columns",
+        ),
         ("a_char char(9)", "SELECT a_char FROM applied WHERE id = ANY($1)", "✓ ledger wallet: SQL: "),
     ] {
         let add = format!("ALTER TABLE applied ADD COLUMN {column}");

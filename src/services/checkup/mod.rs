@@ -443,9 +443,11 @@ fn sql_step(subject: &str, columns: ledger::sql::Columns) -> Step {
                 .remedy("Let the query return the key alone")
         }
         ledger::sql::Columns { text: true, .. } => Step::new(subject, Outcome::Passed, RUNS),
-        ledger::sql::Columns { text: false, .. } => {
-            Step::new(subject, Outcome::Passed, format!("{RUNS} (SQLite does not tell whether it returns text; another type is refused when a key is found)"))
-        }
+        ledger::sql::Columns { text: false, .. } => Step::new(
+            subject,
+            Outcome::Passed,
+            format!("{RUNS} (SQLite does not tell whether it returns text; another type is refused when a key is found)"),
+        ),
     }
 }
 
@@ -503,7 +505,10 @@ mod tests {
         let facts = RedisFacts { version: None, uptime_s: Some(4_320), eviction_policy: Some("allkeys-lru".to_owned()) };
         let steps = redis_steps("ledger w", &facts, true);
         assert!(steps.iter().all(|step| step.outcome == Outcome::Passed && step.remedy.is_none()), "{steps:?}");
-        assert_eq!(steps[1].said, "Redis: up for 72 min, maxmemory-policy allkeys-lru; what it does not know, the durable tier is asked for");
+        assert_eq!(
+            steps[1].said,
+            "Redis: up for 72 min, maxmemory-policy allkeys-lru; what it does not know, the durable tier is asked for"
+        );
     }
 
     #[test]
