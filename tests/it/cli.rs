@@ -591,6 +591,7 @@ impl Drop for Serving {
 
 #[tokio::test]
 async fn serve_is_up_without_a_broker_lets_the_first_admin_in_and_ends_on_sigterm() {
+    lazaret::app::use_ring();
     let folder = folder();
     let mut serving =
         Serving::start(folder.path(), &["serve", "--listen", "127.0.0.1:0", "--bootstrap", "127.0.0.1:1", "--dlq", "\\.DLQ$"]);
@@ -1105,6 +1106,7 @@ async fn check_says_whether_postgresql_is_up_to_date() {
 #[tokio::test]
 #[ignore = "needs a real Kafka: run tests/run"]
 async fn serve_takes_in_a_real_backlog_and_leaves_in_seconds() {
+    lazaret::app::use_ring();
     let topics = Topics::real();
     let topic = unique("serve.DLQ");
     topics.create(&topic, 2, &[]).await;
