@@ -1076,22 +1076,14 @@ async fn check_says_whether_postgresql_is_up_to_date() {
     let said = stdout(&lazaret(folder.path(), &[], &["check"]));
     assert!(said.contains("✓ database: connected: PostgreSQL ") && said.contains("! database: ") && said.contains(" missing\n"), "{said}");
     assert!(said.contains("✓ ledger wallet: SQL: connected read-only; its query runs"), "{said}");
-    for (column, query, expected) in [
-        (
-            "a_uuid uuid",
-            "SELECT a_uuid FROM applied WHERE id = ANY($1)",
-            "✗ ledger wallet: SQL: the query's first column is no text but uuid: cast it",
-        ),
-        (
-            "a_number int",
-            "SELECT id, a_number FROM applied WHERE id = ANY($1)",
-            "! ledger wallet: SQL: connected read-only; its query runs and returns 2 columns",
-        ),
-        ("a_char char(9)", "SELECT a_char FROM applied WHERE id = ANY($1)", "✓ ledger wallet: SQL: "),
+    let more = "ALTER TABLE applied ADD COLUMN a_uuid uuid, ADD COLUMN a_number int, ADD COLUMN a_char char(9)";
+    sqlx::query(more).execute(&pool).await.unwrap();
+    for (columns, expected) in [
+        ("a_uuid", "✗ ledger wallet: SQL: the query's first column is no text but uuid: cast it"),
+        ("id, a_number", "! ledger wallet: SQL: connected read-only; its query runs and returns 2 columns"),
+        ("a_char", "✓ ledger wallet: SQL: "),
     ] {
-        let add = format!("ALTER TABLE applied ADD COLUMN {column}");
-        sqlx::query(sqlx::AssertSqlSafe(add)).execute(&pool).await.unwrap();
-        let file = text.replace("SELECT id FROM applied WHERE id = ANY($1)", query);
+        let file = text.replace("SELECT id FROM", &format!("SELECT {columns} FROM"));
         std::fs::write(folder.path().join("lazaret.toml"), file).unwrap();
         let said = stdout(&lazaret(folder.path(), &[], &["check"]));
         assert!(said.contains(expected), "should say: {expected}\nsaid: {said}");
