@@ -25,8 +25,14 @@ pub enum LogFormat {
 /// (`debug`, `lazaret=debug,sqlx=info`); without it, our own from `info`, libraries from `warn`. A second call changes nothing.
 ///
 /// `above` writes a line where nothing else moves: a spinner or bar on the terminal is taken away for as long as that takes.
-pub fn install_logs(format: LogFormat, above: fn(&mut dyn FnMut())) {
-    let filter = EnvFilter::try_from_env("LAZARET_LOG").unwrap_or_else(|_| EnvFilter::new("warn,lazaret=info"));
+///
+/// # Errors
+/// `LAZARET_LOG` cannot be understood: what of it. A lone word that is no level is taken for the name of a module.
+pub fn install_logs(format: LogFormat, above: fn(&mut dyn FnMut())) -> Result<(), String> {
+    let said = std::env::var_os("LAZARET_LOG").unwrap_or_default();
+    let said = said.to_str().ok_or("is not UTF-8")?.trim();
+    let said = if said.is_empty() { "warn,lazaret=info" } else { said };
+    let filter = EnvFilter::builder().parse(said).map_err(|error| error.to_string())?;
     let colours = std::io::stderr().is_terminal();
     let lines = tracing_subscriber::fmt().with_env_filter(filter).with_writer(move || Lines(above)).with_ansi(colours);
     // The one error is "a subscriber is set already", which is what we want.
@@ -34,6 +40,7 @@ pub fn install_logs(format: LogFormat, above: fn(&mut dyn FnMut())) {
         LogFormat::Human => lines.try_init(),
         LogFormat::Json => lines.json().flatten_event(true).try_init(),
     };
+    Ok(())
 }
 
 /// Standard error, one line at a time.

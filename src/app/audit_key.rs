@@ -19,6 +19,10 @@ pub enum KeySource {
     Missing,
 }
 
+pub(super) const GONE: &str = "is gone, and the trail in the database was made with it";
+pub(super) const ANOTHER: &str = "the newest entry of the trail was not made with this key, or was changed since";
+pub(super) const ANOTHER_REMEDY: &str = "Use the key that the trail was begun with";
+
 /// Why the trail cannot be written.
 #[derive(Debug, thiserror::Error)]
 pub enum AuditKeyError {
@@ -30,11 +34,9 @@ pub enum AuditKeyError {
     #[error("audit key: {} cannot be made: {reason}. Let this user write there, or name a file in audit.key_file", path.display())]
     NotMade { path: PathBuf, reason: std::io::Error },
     /// A new key would begin a chain that nobody could verify as one.
-    #[error("audit key: {} is gone, and the trail in the database was made with it. Put the file back", .0.display())]
+    #[error("audit key: {} {}. Put the file back", .0.display(), GONE)]
     Gone(PathBuf),
-    #[error(
-        "audit key: the newest entry of the trail was not made with this key, or was changed since. Use the key that the trail was begun with"
-    )]
+    #[error("audit key: {}. {}", ANOTHER, ANOTHER_REMEDY)]
     Another,
     #[error("{0}")]
     Store(#[from] StoreError),

@@ -3,8 +3,9 @@
 use super::args::{Place, TokenCommand, UserCommand};
 use super::{Failure, database, terminal};
 use crate::config::{self, Purpose};
+use crate::domain::access::Role;
 use crate::domain::clock::Clock;
-use crate::services::access::{Access, AccessError};
+use crate::services::access::{Access, AccessError, check_password};
 
 /// With the key of the trail where something is to be changed; lists need none.
 async fn open(place: &Place, lists: bool) -> Result<(config::Config, Access), Failure> {
@@ -17,24 +18,32 @@ async fn open(place: &Place, lists: bool) -> Result<(config::Config, Access), Fa
 pub async fn user(place: &Place, command: UserCommand) -> Result<(), Failure> {
     let (config, access) = open(place, matches!(command, UserCommand::List)).await?;
     let failed = |error: AccessError| in_words(&config, error);
+    let usable = |password: &str| check_password(password).map_err(failed);
     match command {
         UserCommand::Add { name, grant, password } => {
-            let password = terminal::new_password(password.password_file.as_deref())?;
+            let password = terminal::new_password(password.password_file.as_deref(), usable)?;
             access.add_user(&name, &password, grant.role, grant.owners.clone()).await.map_err(failed)?;
-            println!("user {} added: {} for {}", name.trim(), grant.role.as_str(), owners(&grant.owners));
+            say!("user {} added: {} for {}", name.trim(), grant.role.as_str(), owners(&grant.owners));
+            let users = access.store.users().await.map_err(|error| failed(error.into()))?;
+            if !users.iter().any(|user| user.role == Role::Admin && !user.disabled) {
+                note!(
+                    "There is no active admin, and the set-up link of `lazaret serve` is for the first user alone: \
+                     `lazaret user add NAME --role admin` makes one."
+                );
+            }
         }
         UserCommand::Passwd { name, password } => {
-            let password = terminal::new_password(password.password_file.as_deref())?;
+            let password = terminal::new_password(password.password_file.as_deref(), usable)?;
             access.set_password(&name, &password).await.map_err(failed)?;
-            println!("password of {name} replaced; its sessions have ended");
+            say!("password of {name} replaced; its sessions have ended");
         }
         UserCommand::Disable { name } => {
             access.disable_user(&name).await.map_err(failed)?;
-            println!("user {name} disabled; its sessions have ended");
+            say!("user {name} disabled; its sessions have ended");
         }
         UserCommand::Enable { name } => {
             access.enable_user(&name).await.map_err(failed)?;
-            println!("user {name} enabled; its password is the one from before");
+            say!("user {name} enabled; its password is the one from before");
         }
         UserCommand::List => {
             let users = access.store.users().await.map_err(|error| failed(error.into()))?;
@@ -48,7 +57,10 @@ pub async fn user(place: &Place, command: UserCommand) -> Result<(), Failure> {
                     terminal::instant(user.created_at_ms),
                 ]
             };
-            print!("{}", terminal::table(&["NAME", "ROLE", "OWNERS", "STATE", "MADE"], &users.iter().map(row).collect::<Vec<_>>()));
+            terminal::out(format_args!(
+                "{}",
+                terminal::table(&["NAME", "ROLE", "OWNERS", "STATE", "MADE"], &users.iter().map(row).collect::<Vec<_>>())
+            ));
         }
     }
     Ok(())
@@ -63,17 +75,17 @@ pub async fn token(place: &Place, command: TokenCommand) -> Result<(), Failure> 
             let expires_at_ms = expires.map(|age| expiry(&age, now)).transpose()?;
             let secret = access.create_token(&name, grant.role, grant.owners.clone(), expires_at_ms, None).await.map_err(failed)?;
             let until = expires_at_ms.map_or_else(|| "does not expire".to_owned(), |at| format!("expires {}", terminal::instant(at)));
-            eprintln!(
+            note!(
                 "token {} made: {} for {}, {until}. Keep it now; it is not shown again:",
                 name.trim(),
                 grant.role.as_str(),
                 owners(&grant.owners)
             );
-            println!("{secret}");
+            say!("{secret}");
         }
         TokenCommand::Revoke { name } => {
             access.revoke_token(&name).await.map_err(failed)?;
-            println!("token {name} revoked");
+            say!("token {name} revoked");
         }
         TokenCommand::List => {
             let tokens = access.store.tokens().await.map_err(|error| failed(error.into()))?;
@@ -92,7 +104,10 @@ pub async fn token(place: &Place, command: TokenCommand) -> Result<(), Failure> 
                     terminal::instant(token.created_at_ms),
                 ]
             };
-            print!("{}", terminal::table(&["NAME", "ROLE", "OWNERS", "STATE", "MADE"], &tokens.iter().map(row).collect::<Vec<_>>()));
+            terminal::out(format_args!(
+                "{}",
+                terminal::table(&["NAME", "ROLE", "OWNERS", "STATE", "MADE"], &tokens.iter().map(row).collect::<Vec<_>>())
+            ));
         }
     }
     Ok(())

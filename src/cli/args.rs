@@ -45,7 +45,7 @@ pub enum Command {
         command: PartitionCommand,
     },
     /// Ask a running Lazaret on this machine whether it lives (for containers without curl).
-    Healthcheck(Place),
+    Healthcheck(Healthcheck),
 }
 
 #[derive(Debug, Args)]
@@ -111,6 +111,15 @@ pub struct Place {
     /// The configuration [default: lazaret.toml if there is one, else LAZARET_* variables and ./lazaret-data]
     #[arg(long, value_name = "FILE", global = true)]
     pub config: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub struct Healthcheck {
+    #[command(flatten)]
+    pub place: Place,
+    /// What `serve` was given as --listen [default: server.listen of the configuration, else 127.0.0.1:8080]
+    #[arg(long, value_name = "ADDRESS:PORT", value_parser = config::listen_address)]
+    pub listen: Option<String>,
 }
 
 #[derive(Debug, Subcommand)]
@@ -206,7 +215,7 @@ pub struct Explain {
     /// Partitions of the topic now
     #[arg(long, value_parser = clap::value_parser!(i32).range(1..))]
     pub partitions: i32,
-    /// Partitions of the topic after it has grown
-    #[arg(long, default_value = "8", value_parser = clap::value_parser!(i32).range(1..))]
-    pub new_partitions: i32,
+    /// Partitions of the topic after it has grown [default: 8, or twice as many as now where that is no growth]
+    #[arg(long, value_parser = clap::value_parser!(i32).range(1..))]
+    pub new_partitions: Option<i32>,
 }

@@ -4,7 +4,7 @@ use std::io::IsTerminal as _;
 use std::sync::Arc;
 
 use super::args::Check;
-use super::terminal::{Bar, Waiting};
+use super::terminal::{self, Bar, Waiting};
 use super::{Failure, source, suggest};
 use crate::app;
 use crate::config::{Config, Flags, Purpose};
@@ -12,7 +12,9 @@ use crate::services::checkup::{Outcome, Progress, Step};
 
 /// Checks, or suggests.
 pub async fn check(options: Check) -> Result<(), Failure> {
-    let read = source::read(&options.source, Purpose::Check, "check")?;
+    let mut read = source::read(&options.source, Purpose::Check, "check")?;
+    // What flags name is served read-only.
+    read.config.server.read_only |= read.flags.is_some();
     if options.suggest {
         return suggestions(&read.config, read.flags.as_ref()).await;
     }
@@ -24,7 +26,7 @@ pub async fn check(options: Check) -> Result<(), Failure> {
     };
     let report = app::check::check(&read.config, seen).await;
     waiting.end();
-    print!("{}", summary(&report));
+    terminal::out(format_args!("{}", summary(&report)));
     if report.failed() { Err(Failure::AlreadySaid) } else { Ok(()) }
 }
 
@@ -81,9 +83,9 @@ async fn suggestions(config: &Config, flags: Option<&Flags>) -> Result<(), Failu
         found += suggestions.len();
         out += &suggest::entries(&cluster.name, &suggestions);
     }
-    print!("{out}");
+    terminal::out(format_args!("{out}"));
     if found == 0 || std::io::stdout().is_terminal() {
-        eprintln!("{found} topics look like DLQs{}.", if flags.is_some() { "" } else { " and are not in the configuration yet" });
+        note!("{found} topics look like DLQs{}.", if flags.is_some() { "" } else { " and are not in the configuration yet" });
     }
     Ok(())
 }

@@ -59,11 +59,18 @@ pub async fn migrate(place: &Place) -> Result<(), Failure> {
         1 => "1 migration applied".to_owned(),
         n => format!("{n} migrations applied"),
     };
-    println!("{} ({version}): {said}", config.database.shown());
+    say!("{} ({version}): {said}", config.database.shown());
     Ok(())
 }
 
-/// A database failure in words.
-pub fn failed(config: &Config, error: &dyn std::fmt::Display) -> Failure {
-    Failure::Failed(format!("{}: {error}. `lazaret check` says what is missing.", config.database.shown()))
+/// A database failure in words: which database, what happened, and the remedy.
+pub fn failed(config: &Config, error: &StoreError) -> Failure {
+    let said = error.to_string();
+    let said = said.strip_prefix("database: ").unwrap_or(&said);
+    match error {
+        StoreError::Url(what) => Failure::Usage(format!("{}: {what}.", config.database.setting)),
+        // These name their remedy.
+        StoreError::InUse(_) | StoreError::Newer { .. } | StoreError::File { .. } => Failure::Failed(format!("{said}.")),
+        _ => Failure::Failed(format!("{}: {said}. `lazaret check` says what is missing.", config.database.shown())),
+    }
 }

@@ -3,14 +3,13 @@
 use super::Failure;
 use super::args::Demo;
 use super::serve::{self, Signals};
-use super::terminal::{self, Waiting};
+use super::terminal::Waiting;
 use crate::app::demo::{Options, RunningDemo, run};
 use crate::domain::clock::Clock;
-use crate::telemetry;
 
 /// Starts over, shows where to look, and serves until a signal says stop.
 pub async fn demo(options: Demo) -> Result<(), Failure> {
-    telemetry::install_logs(telemetry::LogFormat::default(), terminal::above_what_moves);
+    serve::install_logs()?;
     let waiting = Waiting::start("Making up four weeks of a shop's dead letters");
     let options = Options { listen: options.listen, data_dir: options.data_dir, api_token: options.api_token };
     let mut signals = Signals::wait_for()?;
@@ -20,7 +19,7 @@ pub async fn demo(options: Demo) -> Result<(), Failure> {
     };
     waiting.end();
     let RunningDemo { running, banner, kafka } = started?;
-    println!("{banner}");
+    say!("{banner}");
     let outcome = serve::until_stopped(running, signals).await;
     // Only now: what still asked the broker while it was ending would have waited for an answer until it was cut off.
     drop(kafka);

@@ -5,21 +5,26 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
-use super::args::Place;
+use super::args::Healthcheck;
 use super::{Failure, database};
 use crate::config::Purpose;
 
 const TIMEOUT: Duration = Duration::from_secs(3);
 
-/// Asks `/healthz` on the configured port of this machine.
-pub async fn check(place: &Place) -> Result<(), Failure> {
-    let listen = database::config(place, Purpose::Database)?.server.listen;
+/// Asks `/healthz` on the given or configured port of this machine.
+pub async fn check(options: &Healthcheck) -> Result<(), Failure> {
+    let (listen, whence) = match &options.listen {
+        Some(listen) => (listen.clone(), "--listen"),
+        None => (database::config(&options.place, Purpose::Database)?.server.listen, "server.listen"),
+    };
     let address = reachable(&listen);
     let status = tokio::time::timeout(TIMEOUT, status(&address)).await;
     match status {
         Ok(Ok(status)) if status.contains(" 200 ") => Ok(()),
         Ok(Ok(status)) => Err(Failure::Failed(format!("http://{address}/healthz answers {status}"))),
-        Ok(Err(error)) => Err(Failure::Failed(format!("http://{address}/healthz: {error}"))),
+        Ok(Err(error)) => Err(Failure::Failed(format!(
+            "http://{address}/healthz: {error}. That is the address by {whence}; where serve was started with another --listen, give it here too."
+        ))),
         Err(_) => Err(Failure::Failed(format!("http://{address}/healthz: no answer within {} s", TIMEOUT.as_secs()))),
     }
 }

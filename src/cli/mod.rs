@@ -3,6 +3,18 @@
 //! May use: `config`, `app`, `services`, `domain`. Called by: `main`. Exit code 2 means that something typed or configured is wrong
 //! and nothing was done; 1 that it was right and failed all the same. Every failure is one clear sentence and a remedy on stderr.
 
+#![deny(clippy::print_stdout, clippy::print_stderr, reason = "println! panics where nobody reads any more (`| head`); use say! and note!")]
+
+/// Writes a line to standard output. Never panics: see [`terminal::out`].
+macro_rules! say {
+    ($($line:tt)*) => { $crate::cli::terminal::out(format_args!("{}\n", format_args!($($line)*))) };
+}
+
+/// Writes a line for people to standard error. Never panics.
+macro_rules! note {
+    ($($line:tt)*) => { $crate::cli::terminal::note(format_args!($($line)*)) };
+}
+
 mod access;
 mod args;
 mod check;
@@ -49,11 +61,12 @@ impl Failure {
 /// Reads the arguments and does what they say.
 pub fn main() -> ExitCode {
     // clap prints usage faults itself and ends with code 2.
-    match run(args::CommandLine::parse().command) {
+    let outcome = run(args::CommandLine::parse().command);
+    match outcome.and_then(|()| terminal::all_was_written()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
             if !matches!(failure, Failure::AlreadySaid) {
-                eprintln!("lazaret: {failure}");
+                note!("lazaret: {failure}");
             }
             failure.exit_code()
         }
@@ -65,7 +78,7 @@ fn run(command: args::Command) -> Result<(), Failure> {
     match command {
         Command::Partition { command } => {
             let args::PartitionCommand::Explain(explain) = command;
-            print!("{}", partition::explain(&explain));
+            terminal::out(format_args!("{}", partition::explain(&explain)?));
             Ok(())
         }
         Command::Demo(options) => block_on(demo::demo(options)),
@@ -74,7 +87,7 @@ fn run(command: args::Command) -> Result<(), Failure> {
         Command::Migrate(place) => block_on(database::migrate(&place)),
         Command::User { place, command } => block_on(access::user(&place, command)),
         Command::Token { place, command } => block_on(access::token(&place, command)),
-        Command::Healthcheck(place) => block_on(health::check(&place)),
+        Command::Healthcheck(options) => block_on(health::check(&options)),
     }
 }
 

@@ -2,12 +2,28 @@
 
 use std::fmt::Write as _;
 
+use super::Failure;
 use super::args::Explain;
 use crate::domain::partition::{self, Placement};
 
+/// What growth is shown when nobody says.
+const GROWN: i32 = 8;
+
 /// The explanation as text, for a person and for `grep`.
-pub fn explain(args: &Explain) -> String {
-    let told = partition::explain(&args.key, args.partitions, args.new_partitions);
+///
+/// # Errors
+/// The topic would shrink.
+pub fn explain(args: &Explain) -> Result<String, Failure> {
+    let usual = if args.partitions < GROWN { GROWN } else { args.partitions.saturating_mul(2) };
+    let new_partitions = args.new_partitions.unwrap_or(usual);
+    if new_partitions < args.partitions {
+        let what = format!(
+            "--new-partitions: {new_partitions} is fewer than the {} there are, and Kafka takes no partition away",
+            args.partitions
+        );
+        return Err(Failure::Usage(format!("{what}. Give {} or more.", args.partitions)));
+    }
+    let told = partition::explain(&args.key, args.partitions, new_partitions);
     let mut out = String::new();
     line(&mut out, format_args!("key {:?}, {} partitions: {}", told.now.key, told.partitions, both(&told.now)));
     line(&mut out, format_args!("  murmur2: Java producers (murmur2_random). crc32: librdkafka producers by default (consistent_random)."));
@@ -25,7 +41,7 @@ pub fn explain(args: &Explain) -> String {
     }
     let (murmur2, crc32) = told.salted_reach();
     line(&mut out, format_args!("  reach {murmur2} of {0} partitions by murmur2, {crc32} of {0} by crc32", told.partitions));
-    out
+    Ok(out)
 }
 
 fn line(out: &mut String, text: std::fmt::Arguments<'_>) {

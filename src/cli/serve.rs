@@ -3,16 +3,18 @@
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::args::Serve;
-use super::{Failure, source, terminal};
+use super::{Failure, database, source, terminal};
+use crate::app::audit_key::AuditKeyError;
 use crate::app::{self, AppError, Running, Settings};
-use crate::config::Purpose;
+use crate::config::{Config, Purpose};
 use crate::domain::clock::Clock;
+use crate::services::access::AccessError;
 use crate::telemetry;
 
 /// Serves until a signal says stop.
 pub async fn serve(options: Serve) -> Result<(), Failure> {
     let read = source::read(&options.source, Purpose::Serve, "serve")?;
-    telemetry::install_logs(telemetry::LogFormat::default(), terminal::above_what_moves);
+    install_logs()?;
     let mut settings = Settings::from(&read.config);
     // Flags can name no target and no check, so nothing may be sent on their word.
     settings.read_only |= options.read_only || read.flags.is_some();
@@ -22,17 +24,36 @@ pub async fn serve(options: Serve) -> Result<(), Failure> {
     let read_only = settings.read_only;
     let mut signals = Signals::wait_for()?;
     let running = tokio::select! {
-        running = app::start(settings, Clock::system()) => running.map_err(failure)?,
+        running = app::start(settings, Clock::system()) => running.map_err(|error| not_started(&read.config, error))?,
         () = signals.next() => return Err(Failure::Failed("stopped before the start was over.".to_owned())),
     };
-    println!("Lazaret at {}/{}", running.url, if read_only { " (read-only)" } else { "" });
+    say!("Lazaret at {}/{}", running.url, if read_only { " (read-only)" } else { "" });
     if let Some(address) = running.metrics_address {
-        println!("Metrics at http://{address}/metrics");
+        say!("Metrics at http://{address}/metrics");
     }
     if let Some(link) = &running.setup_link {
-        println!("There is no user yet. Set the admin's password here; the link works once, until the next start:\n  {link}");
+        say!("There is no user yet. Set the admin's password here; the link works once, until the next start:\n  {link}");
     }
     until_stopped(running, signals).await
+}
+
+/// Log lines from here on, as `LAZARET_LOG` says.
+pub fn install_logs() -> Result<(), Failure> {
+    telemetry::install_logs(telemetry::LogFormat::default(), terminal::above_what_moves).map_err(|what| {
+        Failure::Usage(format!(
+            "LAZARET_LOG: {what}. Give a level (error, warn, info, debug, trace), or pairs such as lazaret=debug,librdkafka=info."
+        ))
+    })
+}
+
+/// What went wrong at the start; of the database with its place and the remedy.
+fn not_started(config: &Config, error: AppError) -> Failure {
+    match error {
+        AppError::Store(error) | AppError::AuditKey(AuditKeyError::Store(error)) | AppError::Access(AccessError::Store(error)) => {
+            database::failed(config, &error)
+        }
+        error => failure(error),
+    }
 }
 
 /// What went wrong at the start, with the exit code it deserves.
@@ -72,13 +93,13 @@ pub async fn until_stopped(running: Running, mut signals: Signals) -> Result<(),
         () = signals.next() => {}
         () = terminal::first_backlog(&clusters) => signals.next().await,
     }
-    eprintln!("Stopping: what was read is being stored.");
+    note!("Stopping: what was read is being stored.");
     let late = tokio::select! {
         late = running.shutdown() => late,
         () = signals.next() => return Err(Failure::Failed("told twice: stopped at once.".to_owned())),
     };
     if !late.is_empty() {
-        eprintln!("Cut off after {} s, waiting for an answer: {}. Nothing is lost.", app::SHUTDOWN.as_secs(), late.join(", "));
+        note!("Cut off after {} s, waiting for an answer: {}. Nothing is lost.", app::SHUTDOWN.as_secs(), late.join(", "));
     }
     Ok(())
 }

@@ -1,6 +1,6 @@
 //! A person at a terminal: passwords without echo, something that moves while one waits, tables.
 
-use std::io::{BufRead as _, IsTerminal as _};
+use std::io::{BufRead as _, ErrorKind, IsTerminal as _, Write as _};
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -10,8 +10,36 @@ use indicatif::{ProgressBar, ProgressStyle};
 use super::Failure;
 use crate::services::intake::{ClusterStatus, ClusterView};
 
-/// Asks for a new password twice, without echo; or reads it from a file, or from standard input where that is no terminal.
-pub fn new_password(file: Option<&Path>) -> Result<String, Failure> {
+/// Why standard output takes no more. What comes after that is not written.
+static UNWRITTEN: Mutex<Option<std::io::Error>> = Mutex::new(None);
+
+/// Writes to standard output. One that takes no more is noted, and the command goes on to its end: a reader that has seen enough (`| head`) is no
+/// fault, and what the command does is not left half done.
+pub fn out(text: std::fmt::Arguments<'_>) {
+    let mut unwritten = UNWRITTEN.lock().unwrap_or_else(PoisonError::into_inner);
+    if unwritten.is_none() {
+        let mut stdout = std::io::stdout().lock();
+        *unwritten = stdout.write_fmt(text).and_then(|()| stdout.flush()).err();
+    }
+}
+
+/// Writes a line to standard error; nothing depends on whether somebody reads it.
+pub fn note(line: std::fmt::Arguments<'_>) {
+    let _ = writeln!(std::io::stderr(), "{line}");
+}
+
+/// # Errors
+/// Standard output took not all, for another reason than that nobody reads it.
+pub fn all_was_written() -> Result<(), Failure> {
+    match UNWRITTEN.lock().unwrap_or_else(PoisonError::into_inner).take() {
+        Some(error) if error.kind() != ErrorKind::BrokenPipe => Err(Failure::Failed(format!("standard output cannot be written: {error}"))),
+        _ => Ok(()),
+    }
+}
+
+/// Asks for a new password twice, without echo; or reads it from a file, or from standard input where that is no terminal. One that is not
+/// `usable` is refused before it is asked for again.
+pub fn new_password(file: Option<&Path>, usable: impl Fn(&str) -> Result<(), Failure>) -> Result<String, Failure> {
     if let Some(path) = file {
         let text = std::fs::read_to_string(path).map_err(|error| {
             Failure::Usage(format!("--password-file: {} cannot be read: {error}. Name a readable file.", path.display()))
@@ -29,7 +57,15 @@ pub fn new_password(file: Option<&Path>) -> Result<String, Failure> {
     }
     let ask =
         |prompt: &str| rpassword::prompt_password(prompt).map_err(|error| Failure::Failed(format!("the terminal cannot be read: {error}")));
+    asked_twice(ask, usable)
+}
+
+fn asked_twice(
+    mut ask: impl FnMut(&str) -> Result<String, Failure>,
+    usable: impl Fn(&str) -> Result<(), Failure>,
+) -> Result<String, Failure> {
     let password = ask("Password: ")?;
+    usable(&password)?;
     if ask("The same again: ")? == password { Ok(password) } else { Err(Failure::Usage("the two differ. Try again.".to_owned())) }
 }
 
@@ -68,7 +104,7 @@ pub struct Waiting(ProgressBar);
 impl Waiting {
     pub fn start(what: &str) -> Waiting {
         if !std::io::stderr().is_terminal() {
-            eprintln!("{what} ...");
+            note!("{what} ...");
             return Waiting(ProgressBar::hidden());
         }
         Waiting(moving(what.to_owned()))
@@ -81,7 +117,7 @@ impl Waiting {
 
     /// Prints a finished line on stdout, above the moving one.
     pub fn above(&self, line: &str) {
-        self.0.suspend(|| println!("{line}"));
+        self.0.suspend(|| say!("{line}"));
     }
 
     /// Takes the moving line away.
@@ -157,4 +193,25 @@ pub fn table(head: &[&str], rows: &[Vec<String>]) -> String {
 /// A time in UTC, to the minute.
 pub fn instant(ms: i64) -> String {
     chrono::DateTime::from_timestamp_millis(ms).map_or_else(|| ms.to_string(), |at| at.format("%Y-%m-%d %H:%M UTC").to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_password_that_will_be_refused_is_asked_for_once() {
+        let usable = |password: &str| if password.len() > 4 { Ok(()) } else { Err(Failure::Failed("too short".to_owned())) };
+        let ask = |answers: &[&str]| {
+            let (mut answers, mut prompts) = (answers.iter(), Vec::new());
+            let answer = |prompt: &str| {
+                prompts.push(prompt.to_owned());
+                Ok((*answers.next().expect("asked no more often than that")).to_owned())
+            };
+            (asked_twice(answer, usable).ok(), prompts.len())
+        };
+        assert_eq!(ask(&["shrt"]), (None, 1));
+        assert_eq!(ask(&["long enough", "long enough"]), (Some("long enough".to_owned()), 2));
+        assert_eq!(ask(&["long enough", "long enoguh"]), (None, 2));
+    }
 }

@@ -73,6 +73,8 @@ pub struct Server {
 pub struct Database {
     /// `sqlite://path`, relative to the working directory, or `postgres://..`.
     pub url: Secret,
+    /// The setting that gave it: `database.url` or `database.url_file`.
+    pub setting: &'static str,
 }
 
 impl Database {
@@ -82,13 +84,25 @@ impl Database {
         Some(PathBuf::from(path.split('?').next().unwrap_or(path)))
     }
 
-    /// What may be shown of it: the file, or the kind of server.
+    /// What may be shown of it: the file, or host, port and database of the server. Never user or password.
     pub fn shown(&self) -> String {
         match self.sqlite_path() {
             Some(path) => format!("SQLite file {}", path.display()),
-            None => "PostgreSQL".to_owned(),
+            None => ["PostgreSQL".to_owned()].into_iter().chain(server_place(self.url.expose())).collect::<Vec<_>>().join(" "),
         }
     }
+}
+
+/// `host:port/database` of a PostgreSQL URL; None where it is none. Parameters behind the `?` win, as they do when connecting.
+fn server_place(url: &str) -> Option<String> {
+    let url = url::Url::parse(url).ok()?;
+    let parameter =
+        |names: &[&str]| url.query_pairs().filter(|(name, _)| names.contains(&name.as_ref())).last().map(|(_, value)| value.into_owned());
+    let host = parameter(&["host", "hostaddr"]).or_else(|| url.host_str().filter(|host| !host.is_empty()).map(str::to_owned));
+    let port = parameter(&["port"]).or_else(|| url.port().map(|port| port.to_string()));
+    let database = parameter(&["dbname"]).or_else(|| Some(url.path().trim_start_matches('/').to_owned()));
+    let database = database.filter(|name| !name.is_empty()).map_or_else(String::new, |name| format!("/{name}"));
+    Some(format!("{}:{}{database}", host.as_deref().unwrap_or("localhost"), port.as_deref().unwrap_or("5432")))
 }
 
 /// `[instance]`: one of several processes on one PostgreSQL.
@@ -190,4 +204,24 @@ fn not_toml(source_name: &str, text: &str, error: &toml::de::Error) -> ConfigErr
     let line = before.matches('\n').count() + 1;
     let column = before.rsplit('\n').next().map_or(0, |last| last.chars().count()) + 1;
     ConfigError::NotToml { source_name: source_name.to_owned(), line, column, what: error.message().to_owned() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_a_server_place_and_database_are_shown_and_nobody_who_connects() {
+        let shown = |url: &str| Database { url: Secret::new(url), setting: "database.url" }.shown();
+        for (url, expected) in [
+            ("postgres://u:hunter2@db/lazaret", "PostgreSQL db:5432/lazaret"),
+            ("postgres://db:6432/lazaret?user=u&password=hunter2", "PostgreSQL db:6432/lazaret"),
+            ("postgresql://u@old/a?host=new&port=1&dbname=b", "PostgreSQL new:1/b"),
+            ("postgres://u:hunter2@[::1]", "PostgreSQL [::1]:5432"),
+            ("postgres://u:hunter2@db:port/lazaret", "PostgreSQL"),
+            ("sqlite://a/b.db?mode=rw", "SQLite file a/b.db"),
+        ] {
+            assert_eq!(shown(url), expected);
+        }
+    }
 }

@@ -56,9 +56,9 @@ fn server(mut section: Section<'_>) -> Server {
 }
 
 fn database(mut section: Section<'_>) -> Database {
-    let key = if section.has("url_file") { "url_file" } else { "url" };
+    let (key, setting) = if section.has("url_file") { ("url_file", "database.url_file") } else { ("url", "database.url") };
     let url = section.secret("url", "url_file").filter(|url| section.parse(key, url.expose(), values::database_url).is_some());
-    Database { url: url.unwrap_or_else(|| Secret::new("sqlite://lazaret-data/lazaret.db")) }
+    Database { url: url.unwrap_or_else(|| Secret::new("sqlite://lazaret-data/lazaret.db")), setting }
 }
 
 fn instance(mut section: Section<'_>) -> Instance {

@@ -46,7 +46,7 @@ pub enum DemoError {
     NotOurs(PathBuf),
     #[error("another demo is running in {}: stop it, or give this one another --data-dir", .0.display())]
     Running(PathBuf),
-    #[error("demo folder {}: {source}", .path.display())]
+    #[error("demo folder {}: {source}. Let this user write there, or name another folder by --data-dir", .path.display())]
     Folder { path: PathBuf, source: std::io::Error },
     #[error("in-process Kafka: {0}")]
     Broker(rdkafka::error::KafkaError),
@@ -178,8 +178,12 @@ impl Demo {
         }
         let _ = writeln!(out, "  curl -H 'Authorization: Bearer {viewer}' {url}/api/v1/dlqs\n");
         let _ = writeln!(out, "Look first at {}: its database was down for 40 minutes, until just now,", pipelines::WALLET);
-        let _ =
-            writeln!(out, "{} payments wait there; propose their replay as operator, approve it as approver.", scenario::OUTAGE_MESSAGES);
+        let _ = writeln!(
+            out,
+            "{} payments wait there; propose their replay as operator and say why now, for their failure is minutes old;",
+            scenario::OUTAGE_MESSAGES
+        );
+        let _ = writeln!(out, "then approve it as approver.");
         let _ = writeln!(out, "New failures keep coming in all over the shop.");
         let _ =
             writeln!(out, "The dead letters of inventory-sink-dlq and clicks.app.dlq carry their originals' time, as Kafka Connect and");

@@ -297,6 +297,11 @@ impl AclTopics {
     }
 }
 
+/// Whether the client says who it is, by SASL or TLS.
+pub fn signs_in(cluster: &ClusterSettings) -> bool {
+    property(cluster, &["security.protocol"]).is_some_and(|protocol| !protocol.eq_ignore_ascii_case("PLAINTEXT"))
+}
+
 /// Who signs in, as an ACL names it; a placeholder where only the broker knows (a certificate, a token).
 pub fn principal(cluster: &ClusterSettings) -> String {
     match (property(cluster, &["sasl.username"]), &cluster.oauth_token) {
@@ -313,6 +318,20 @@ pub fn acl_lines(bootstrap_servers: &str, principal: &str, topics: &[AclTopics],
         topics.iter().map(|topics| format!("{command} --operation Describe --operation Read {}", topics.arguments())).collect();
     lines.push(format!("{command} --operation Read --group {}", quoted(group)));
     lines.extend(topics.iter().map(|topics| format!("{command} --operation DescribeConfigs {}  # optional", topics.arguments())));
+    lines
+}
+
+/// The `kafka-acls` lines that give `principal` what replays need: on each topic that is sent to, and on each group that reads there.
+/// `origin` adds those for topics that only their dead letters name; nobody has asked whether they are given already.
+pub fn replay_acl_lines(bootstrap_servers: &str, principal: &str, topics: &[String], groups: &[String], origin: bool) -> Vec<String> {
+    let command = format!("kafka-acls --bootstrap-server {} --add --allow-principal {}", quoted(bootstrap_servers), quoted(principal));
+    let on_topic =
+        |topic: &str| format!("{command} --operation Describe --operation Write --operation DescribeConfigs --topic {}", quoted(topic));
+    let mut lines: Vec<String> = topics.iter().map(|topic| on_topic(topic)).collect();
+    lines.extend(groups.iter().map(|group| format!("{command} --operation Describe --group {}", quoted(group))));
+    if origin {
+        lines.push(format!("{}  # untested: for each topic that dead letters came from", on_topic("<topic>")));
+    }
     lines
 }
 
@@ -339,6 +358,22 @@ mod tests {
                 r"kafka-acls --bootstrap-server k:9092 --add --allow-principal 'User:CN=it'\''s me' --operation DescribeConfigs --topic a.DLQ  # optional",
                 r"kafka-acls --bootstrap-server k:9092 --add --allow-principal 'User:CN=it'\''s me' --operation DescribeConfigs --resource-pattern-type prefixed --topic pay  # optional",
                 r"kafka-acls --bootstrap-server k:9092 --add --allow-principal 'User:CN=it'\''s me' --operation DescribeConfigs --topic '*'  # optional",
+            ]
+        );
+    }
+
+    #[test]
+    fn acl_lines_of_replays_say_which_of_them_are_untested() {
+        let lines = replay_acl_lines("k:9092", "User:u", &["retry".into()], &["wallet".into()], true);
+        let command = "kafka-acls --bootstrap-server k:9092 --add --allow-principal User:u --operation Describe";
+        assert_eq!(
+            lines,
+            [
+                format!("{command} --operation Write --operation DescribeConfigs --topic retry"),
+                format!("{command} --group wallet"),
+                format!(
+                    "{command} --operation Write --operation DescribeConfigs --topic '<topic>'  # untested: for each topic that dead letters came from"
+                ),
             ]
         );
     }

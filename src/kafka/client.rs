@@ -199,6 +199,8 @@ pub(super) struct Trouble {
 /// and a list of what librdkafka reported.
 pub(super) struct Reporter {
     cluster: String,
+    /// `security.protocol`, in capitals.
+    protocol: String,
     secrets: Vec<(String, Secret)>,
     token: Option<TokenSource>,
     clock: Clock,
@@ -213,6 +215,7 @@ impl Reporter {
         let secret = |name: &str| ["password", "secret", "pem", "key", "token", "config"].iter().any(|part| name.contains(part));
         Reporter {
             cluster: cluster.name.clone(),
+            protocol: cluster.properties.get("security.protocol").map_or("PLAINTEXT", |value| value.expose()).to_ascii_uppercase(),
             secrets: cluster.properties.iter().filter(|(name, _)| secret(name)).map(|(n, v)| (n.clone(), v.clone())).collect(),
             token: cluster.oauth_token.clone(),
             clock: Clock::system(),
@@ -223,6 +226,20 @@ impl Reporter {
     /// The text without any configured secret. librdkafka is not known to print one; this is the second lock on that door.
     pub fn clean(&self, text: &str) -> String {
         self.secrets.iter().fold(text.to_owned(), |text, (name, value)| without(&text, value.expose(), name))
+    }
+
+    /// What it means that a broker took a connection, closed it and said nothing: it expected another protocol.
+    pub fn closed_at_once(&self) -> &'static str {
+        match self.protocol.as_str() {
+            "PLAINTEXT" => {
+                "the port took the connection and closed it: it probably asks for TLS or SASL. Set the property security.protocol to SASL_SSL, \
+                 SASL_PLAINTEXT or SSL"
+            }
+            "SASL_PLAINTEXT" => {
+                "the port took the connection and closed it: it probably asks for TLS. Set the property security.protocol to SASL_SSL"
+            }
+            _ => "the port took the connection and closed it",
+        }
     }
 
     /// Sorts an error code into what a person can do about it.

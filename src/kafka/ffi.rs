@@ -25,6 +25,7 @@ use rdkafka::util::IntoOpaque as _;
 use rdkafka_sys as sys;
 use rdkafka_sys::types::{RDKafka, RDKafkaRespErr};
 
+use super::groups::Member;
 use super::producer::{Outgoing, Ticket};
 use super::scan::Seen;
 use crate::domain::record::{Header, Record};
@@ -290,6 +291,53 @@ pub(super) fn topic_ids<C: ConsumerContext>(
     topics: &[String],
     timeout: Duration,
 ) -> Result<BTreeMap<String, TopicId>, Failure> {
+    described(consumer, topics, timeout, false, describe_one)?.into_iter().map(|(name, id)| Ok((name, id?))).collect()
+}
+
+/// What this user may do with a topic, of what a replay needs there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Rights {
+    pub write: bool,
+    pub describe_configs: bool,
+}
+
+/// What this user may do with each topic that is there (KIP-430). None: the broker does not tell.
+pub(super) fn topic_rights<C: ConsumerContext>(
+    consumer: &BaseConsumer<C>,
+    topics: &[String],
+    timeout: Duration,
+) -> Result<BTreeMap<String, Result<Option<Rights>, Failure>>, Failure> {
+    described(consumer, topics, timeout, true, rights_in)
+}
+
+/// # Safety
+/// `description` points to a live description.
+unsafe fn rights_in(description: *const sys::rd_kafka_TopicDescription_t) -> Result<Option<Rights>, Failure> {
+    unsafe {
+        check_error(sys::rd_kafka_TopicDescription_error(description))?;
+        let mut count = 0;
+        let operations = sys::rd_kafka_TopicDescription_authorized_operations(description, &mut count);
+        if operations.is_null() || count == 0 {
+            return Ok(None);
+        }
+        // librdkafka lists operations that it knows, so each is one of the enum's.
+        use sys::rd_kafka_AclOperation_t as Operation;
+        let may = |wanted: Operation| (0..count).any(|index| *operations.add(index) == wanted);
+        Ok(Some(Rights {
+            write: may(Operation::RD_KAFKA_ACL_OPERATION_WRITE),
+            describe_configs: may(Operation::RD_KAFKA_ACL_OPERATION_DESCRIBE_CONFIGS),
+        }))
+    }
+}
+
+/// Describes topics and reads each description with `read`, which is given a live one. `rights`: the broker is asked what this user may do.
+fn described<C: ConsumerContext, T>(
+    consumer: &BaseConsumer<C>,
+    topics: &[String],
+    timeout: Duration,
+    rights: bool,
+    read: unsafe fn(*const sys::rd_kafka_TopicDescription_t) -> Result<T, Failure>,
+) -> Result<BTreeMap<String, Result<T, Failure>>, Failure> {
     // A name with NUL is no topic's; it stays out of the answer, like any other that does not exist.
     let names: Vec<CString> = topics.iter().filter_map(|name| CString::new(name.as_str()).ok()).collect();
     if names.is_empty() {
@@ -304,17 +352,22 @@ pub(super) fn topic_ids<C: ConsumerContext>(
         );
         let event =
             admin_request(consumer, sys::rd_kafka_admin_op_t::RD_KAFKA_ADMIN_OP_DESCRIBETOPICS, timeout, |client, options, queue| {
+                if rights {
+                    // It refuses the option for other operations alone; the answer is then one without rights.
+                    let refused = sys::rd_kafka_AdminOptions_set_include_authorized_operations(options.cast_mut(), 1);
+                    drop(Owned(refused, sys::rd_kafka_error_destroy));
+                }
                 sys::rd_kafka_DescribeTopics(client, collection.0, options, queue);
             })?;
         let result = sys::rd_kafka_event_DescribeTopics_result(event.0);
         let mut count = 0;
         let descriptions = sys::rd_kafka_DescribeTopics_result_topics(result, &mut count);
-        let mut ids = BTreeMap::new();
+        let mut read_of = BTreeMap::new();
         for index in 0..count {
             let description = *descriptions.add(index);
-            ids.insert(text(sys::rd_kafka_TopicDescription_name(description)), describe_one(description)?);
+            read_of.insert(text(sys::rd_kafka_TopicDescription_name(description)), read(description));
         }
-        Ok(ids)
+        Ok(read_of)
     }
 }
 
@@ -407,8 +460,8 @@ unsafe fn entries(resource: *const sys::rd_kafka_ConfigResource_t) -> Result<BTr
 /// Who is in a consumer group.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Membership {
-    /// Member ids.
-    pub members: BTreeSet<String>,
+    /// By member id.
+    pub members: BTreeMap<String, Member>,
     /// Topics of which a member has a partition.
     pub topics: BTreeSet<String>,
 }
@@ -489,7 +542,10 @@ unsafe fn membership(group: *const sys::rd_kafka_ConsumerGroupDescription_t) -> 
         let mut found = Membership::default();
         for index in 0..sys::rd_kafka_ConsumerGroupDescription_member_count(group) {
             let member = sys::rd_kafka_ConsumerGroupDescription_member(group, index);
-            found.members.insert(text(sys::rd_kafka_MemberDescription_consumer_id(member)));
+            // Brokers write the address as Java does: "/10.0.0.7".
+            let host = text(sys::rd_kafka_MemberDescription_host(member)).trim_start_matches('/').to_owned();
+            let who = Member { client: text(sys::rd_kafka_MemberDescription_client_id(member)), host };
+            found.members.insert(text(sys::rd_kafka_MemberDescription_consumer_id(member)), who);
             let assignment = sys::rd_kafka_MemberDescription_assignment(member);
             if !assignment.is_null() {
                 let partitions = partitions_in(sys::rd_kafka_MemberAssignment_partitions(assignment));

@@ -41,7 +41,25 @@ pub fn readers_of(cluster: &ClusterSettings, topic: &str, timeout: Duration) -> 
     Inspector::connect(cluster)?.readers_of(topic, timeout)
 }
 
+/// A member of a consumer group, as the broker sees it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Member {
+    /// The program's `client.id`.
+    pub client: String,
+    /// The address that it connected from.
+    pub host: String,
+}
+
 impl Inspector {
+    /// Who is in a group now. A group that does not exist has no members. Blocks up to `timeout`.
+    ///
+    /// # Errors
+    /// No broker answers, or the group may not be described.
+    pub fn members(&self, group: &str, timeout: Duration) -> Result<Vec<Member>, KafkaError> {
+        let membership = self.ask_coordinators(timeout, |left| self.membership(group, left))?;
+        Ok(membership.members.into_values().collect())
+    }
+
     /// As [`look`], on a client that is connected already.
     ///
     /// # Errors
@@ -53,7 +71,8 @@ impl Inspector {
             let before = self.membership(group, left)?;
             let committed = self.committed(group, partitions, left)?;
             let after = self.membership(group, left)?;
-            Ok(GroupLook { members: before.members.intersection(&after.members).cloned().collect(), committed })
+            let stayed = before.members.into_keys().filter(|member| after.members.contains_key(member));
+            Ok(GroupLook { members: stayed.collect(), committed })
         })
     }
 

@@ -156,7 +156,7 @@ impl Inspector {
 
     /// Whether the controller is one of the brokers. librdkafka sends admin requests to it; the in-process broker names one that does not
     /// exist, and the request would wait for it until the time is over.
-    fn is_controlled(&self, timeout: Duration) -> Result<bool, KafkaError> {
+    pub(super) fn is_controlled(&self, timeout: Duration) -> Result<bool, KafkaError> {
         if !self.controlled.load(Ordering::Relaxed) {
             let metadata = self.metadata(timeout)?;
             let controller = ffi::controller_id(&self.consumer);
@@ -432,6 +432,10 @@ impl Inspector {
         let error = reporter.kafka_error(failure.code, &failure.reason);
         match (&error, reporter.explanation()) {
             (KafkaError::Unreachable { .. }, Some(trouble)) => reporter.kafka_error(trouble.code, &trouble.reason),
+            // librdkafka keeps to itself that a connection was closed before it was of any use (`log.connection.close`).
+            (KafkaError::Unreachable { .. }, None) if failure.code == Code::BrokerTransportFailure => {
+                reporter.kafka_error(failure.code, reporter.closed_at_once())
+            }
             _ => error,
         }
     }

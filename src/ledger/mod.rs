@@ -27,6 +27,9 @@ pub enum LedgerError {
     /// Refused, unknown host, wrong password, TLS, or an answer that cannot be understood.
     #[error("{0}")]
     Unreachable(String),
+    /// The query cannot serve; says what would.
+    #[error("{0}")]
+    Query(String),
     #[error("no answer within {0} s")]
     TimedOut(u64),
 }

@@ -141,7 +141,11 @@ async fn connect(url: &Secret, timeout: Duration) -> Result<MultiplexedConnectio
     // The time-outs above do not cover looking up the host's name.
     let connect = client.get_multiplexed_async_connection_with_config(&config);
     let connected = tokio::time::timeout(timeout, connect).await.map_err(|_| LedgerError::TimedOut(timeout.as_secs()))?;
-    connected.map_err(|error| unreachable(&error, timeout))
+    connected.map_err(|error| match unreachable(&error, timeout) {
+        // Host and port, never user or password.
+        LedgerError::Unreachable(why) => LedgerError::Unreachable(format!("{}: {why}", client.get_connection_info().addr())),
+        error => error,
+    })
 }
 
 /// Connects, pings, and asks for uptime and eviction policy. Reads nothing else and writes nothing.

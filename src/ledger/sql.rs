@@ -5,9 +5,9 @@ use std::str::FromStr as _;
 use std::sync::Arc;
 use std::time::Duration;
 
-use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
+use sqlx::postgres::{PgConnectOptions, PgDatabaseError, PgErrorPosition, PgPoolOptions};
 use sqlx::sqlite::{SqliteConnectOptions, SqlitePoolOptions};
-use sqlx::{PgPool, Row as _, SqlitePool};
+use sqlx::{Column as _, Executor as _, PgPool, Row as _, SqlSafeStr as _, SqlStr, SqlitePool, Statement as _};
 use tokio::sync::OnceCell;
 
 use super::{LedgerError, PATIENCE};
@@ -70,7 +70,8 @@ impl Table {
     async fn ask(&self, keys: &[&str]) -> Result<Vec<TierAnswer>, Trouble> {
         let pool = self.pool.get_or_try_init(|| open(&self.url, PATIENCE)).await.map_err(Trouble::Ledger)?;
         let asked = tokio::time::timeout(PATIENCE * 2, rows(pool, &self.query, keys)).await;
-        let found = asked.map_err(|_| Trouble::Ledger(LedgerError::TimedOut(PATIENCE.as_secs() * 2)))?.map_err(trouble)?;
+        let found = asked.map_err(|_| Trouble::Ledger(LedgerError::TimedOut(PATIENCE.as_secs() * 2)))?;
+        let found = found.map_err(|error| trouble(error, &self.query))?;
         let asked: HashSet<&str> = keys.iter().copied().collect();
         if found.iter().any(|key| !asked.contains(key.as_str())) {
             // `ABC-1` asked for, `abc-1` returned: then nobody knows what is absent.
@@ -84,10 +85,15 @@ impl Table {
     }
 }
 
+/// The operator's query as sqlx takes it.
+#[allow(clippy::disallowed_types, reason = "the query is the operator's own, from the configuration; keys are bound")]
+fn sql(query: &Arc<str>) -> SqlStr {
+    sqlx::AssertSqlSafe(Arc::clone(query)).into_sql_str()
+}
+
 /// The first column of each row, as text.
 async fn rows(pool: &Pool, query: &Arc<str>, keys: &[&str]) -> Result<HashSet<String>, sqlx::Error> {
-    #[allow(clippy::disallowed_types, reason = "the query is the operator's own, from the configuration; keys are bound")]
-    let query = sqlx::AssertSqlSafe(Arc::clone(query));
+    let query = sql(query);
     match pool {
         Pool::Postgres(pool) => {
             let rows = sqlx::query(query).bind(keys).fetch_all(pool).await?;
@@ -116,30 +122,97 @@ async fn open(url: &Secret, timeout: Duration) -> Result<Pool, LedgerError> {
     Ok(Pool::Postgres(PgPoolOptions::new().max_connections(CONNECTIONS).acquire_timeout(timeout).connect_lazy_with(options)))
 }
 
-/// Connects read-only and runs the query without a key.
+/// What a query returns, as far as it can be told without a row.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Columns {
+    /// The first is read, any other is not.
+    pub count: usize,
+    /// Whether the first was seen to be text. SQLite knows the type of a value and not of a column.
+    pub text: bool,
+}
+
+/// Connects read-only, looks at what the query returns, and runs it without a key.
 ///
 /// # Errors
-/// The URL is unusable, nobody answers, or the query cannot be run.
-pub async fn probe(url: &Secret, query: &str, timeout: Duration) -> Result<(), LedgerError> {
+/// The URL is unusable, nobody answers, the query cannot be run, or its first column is no text.
+pub async fn probe(url: &Secret, query: &str, timeout: Duration) -> Result<Columns, LedgerError> {
     let pool = open(url, timeout).await?;
-    let asked =
-        tokio::time::timeout(timeout, rows(&pool, &query.into(), &[])).await.map_err(|_| LedgerError::TimedOut(timeout.as_secs()))?;
-    match asked.map_err(trouble) {
-        Ok(_) => Ok(()),
-        Err(Trouble::Key(why)) => Err(LedgerError::Unreachable(why)),
-        Err(Trouble::Ledger(error)) => Err(error),
+    let query: Arc<str> = query.into();
+    let asked = async {
+        let columns = columns(&pool, &query).await?;
+        rows(&pool, &query, &[]).await.map_err(|error| trouble(error, &query))?;
+        Ok(columns)
+    };
+    let asked = tokio::time::timeout(timeout, asked).await.map_err(|_| LedgerError::TimedOut(timeout.as_secs()))?;
+    asked.map_err(|trouble| match trouble {
+        Trouble::Key(why) => LedgerError::Query(why),
+        Trouble::Ledger(error) => error,
+    })
+}
+
+/// Prepares the query, which runs nothing. A column that is no text would fail at the first key that is found, and not before.
+async fn columns(pool: &Pool, query: &Arc<str>) -> Result<Columns, Trouble> {
+    let columns = match pool {
+        Pool::Postgres(pool) => {
+            let prepared = pool.prepare(sql(query)).await.map_err(|error| trouble(error, query))?;
+            let first = prepared.columns().first().map(|column| column.type_info());
+            if let Some(of_type) = first.filter(|of_type| !<String as sqlx::Type<sqlx::Postgres>>::compatible(of_type)) {
+                return Err(Trouble::Ledger(no_text(&format!(" but {}", of_type.to_string().to_lowercase()))));
+            }
+            Columns { count: prepared.columns().len(), text: true }
+        }
+        Pool::Sqlite(pool) => {
+            let prepared = pool.prepare(sql(query)).await.map_err(|error| trouble(error, query))?;
+            Columns { count: prepared.columns().len(), text: false }
+        }
+    };
+    match columns.count {
+        0 => Err(Trouble::Ledger(LedgerError::Query("the query returns no column: let it SELECT the keys that were applied".to_owned()))),
+        _ => Ok(columns),
     }
 }
 
+fn no_text(but: &str) -> LedgerError {
+    LedgerError::Query(format!("the query's first column is no text{but}: cast it, for example SELECT event_id::text"))
+}
+
 /// sqlx names host and user in its errors, never the password; a server's words about a key may quote it, which is no secret.
-fn trouble(error: sqlx::Error) -> Trouble {
+fn trouble(error: sqlx::Error, query: &str) -> Trouble {
     match error {
         sqlx::Error::PoolTimedOut => Trouble::Ledger(LedgerError::TimedOut(PATIENCE.as_secs())),
-        sqlx::Error::ColumnDecode { .. } => Trouble::Ledger(LedgerError::Unreachable(
-            "the query's first column is no text: cast it, for example SELECT event_id::text".to_owned(),
-        )),
+        sqlx::Error::ColumnDecode { .. } => Trouble::Ledger(no_text("")),
         // Class 22 of SQLSTATE is "data exception".
         sqlx::Error::Database(error) if error.code().is_some_and(|code| code.starts_with("22")) => Trouble::Key(error.message().to_owned()),
+        // sqlx adds the line of PostgreSQL's own source that raised the error.
+        sqlx::Error::Database(error) => Trouble::Ledger(LedgerError::Unreachable(match error.try_downcast_ref::<PgDatabaseError>() {
+            Some(error) => match error.position() {
+                Some(PgErrorPosition::Original(at)) => format!("{}, at {:?} of the query", error.message(), from(query, at)),
+                _ => error.message().to_owned(),
+            },
+            None => error.to_string(),
+        })),
         error => Trouble::Ledger(LedgerError::Unreachable(error.to_string())),
+    }
+}
+
+/// The query's text from a character on, counted from 1: the rest of its line, or the beginning of that.
+fn from(query: &str, character: usize) -> &str {
+    const SHOWN: usize = 40;
+    let start = query.char_indices().nth(character.saturating_sub(1)).map_or(query.len(), |(at, _)| at);
+    let line = query[start..].lines().next().unwrap_or_default();
+    line.char_indices().nth(SHOWN).map_or(line, |(end, _)| &line[..end]).trim_end()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::from;
+
+    #[test]
+    fn a_place_in_the_query_is_quoted_from_there_to_the_end_of_its_line() {
+        assert_eq!(from("SELECT id FROM nowhere WHERE id = ANY($1)", 16), "nowhere WHERE id = ANY($1)");
+        assert_eq!(from("SELECT \u{e4}\nFROM nowhere", 8), "\u{e4}");
+        assert_eq!(from("SELECT", 1), "SELECT");
+        assert_eq!(from("SELECT", 99), "");
+        assert_eq!(from(&"x".repeat(100), 1).len(), 40);
     }
 }

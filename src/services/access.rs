@@ -83,12 +83,13 @@ impl Access {
     async fn add_to(&self, tx: &mut Tx, name: &str, hash: &str, role: Role, owners: &OwnerScope) -> Result<i64, AccessError> {
         let look = look_of_name(name);
         let taken = users::names(tx).await?.into_iter().find(|other| look_of_name(other) == look);
-        if let Some(taken) = taken.filter(|taken| taken.to_lowercase() != name.to_lowercase()) {
+        if let Some(taken) = taken.as_ref().filter(|taken| taken.to_lowercase() != name.to_lowercase()) {
             return Err(AccessError::Refused(format!("the name {name:?} looks like the user {taken:?}: choose another name")));
         }
         let added = users::add(tx, name, hash, role, owners, self.clock.now_ms()).await?;
         added.ok_or_else(|| {
-            AccessError::Refused(format!("there is a user {name:?} already: choose another name, or change the password of that one"))
+            let taken = taken.as_deref().unwrap_or(name);
+            AccessError::Refused(format!("there is a user {taken:?} already: choose another name, or change the password of that one"))
         })
     }
 
@@ -276,9 +277,10 @@ impl Access {
         Ok(Some(secret))
     }
 
-    /// Whether this is the secret of `/setup`, not used yet. Hashes are compared, so the time taken tells nothing.
-    pub async fn setup_token_holds(&self, secret: &str) -> bool {
-        *self.setup.lock().await == Some(hash_of(secret))
+    /// Whether this is the secret of `/setup`, not used yet, and there is still no user. Hashes are compared, so the time taken tells nothing.
+    pub async fn setup_token_holds(&self, secret: &str) -> Result<bool, AccessError> {
+        let is_it = *self.setup.lock().await == Some(hash_of(secret));
+        Ok(is_it && self.store.users().await?.is_empty())
     }
 
     /// Makes the first admin and starts a session: the cookie's value. None: the secret is wrong, used, or there are users by now.
@@ -371,7 +373,11 @@ fn token_subject(name: &str) -> String {
     format!("token {name}")
 }
 
-fn check_password(password: &str) -> Result<(), AccessError> {
+/// Whether a new password will do.
+///
+/// # Errors
+/// It is too short or too long; the sentence says what would do.
+pub fn check_password(password: &str) -> Result<(), AccessError> {
     if password.chars().count() < MIN_PASSWORD_CHARS {
         return Err(AccessError::Refused(format!("the password is too short: use {MIN_PASSWORD_CHARS} characters or more")));
     }

@@ -238,7 +238,7 @@ fn lock(database: &Path) -> Result<std::fs::File, StoreError> {
     match file.try_lock() {
         Ok(()) => Ok(file),
         Err(std::fs::TryLockError::WouldBlock) => Err(StoreError::InUse(format!(
-            "another `lazaret serve` is using {}: stop it first, give this one a file of its own in database.url, or use PostgreSQL, which several may share",
+            "another `lazaret serve` is using {}: stop it first, give this one a file of its own ([database] url), or use PostgreSQL, which several may share",
             database.display()
         ))),
         Err(std::fs::TryLockError::Error(source)) => Err(at(&path, source)),

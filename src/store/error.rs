@@ -6,15 +6,15 @@ use std::time::Duration;
 /// Why a store call failed. Holds no URL, so no password: sqlx's errors name hosts and users at most.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
-    #[error("database: {0}")]
+    #[error("database: {}", in_words(.0))]
     Database(#[from] sqlx::Error),
-    #[error("migrations: {0}")]
+    #[error("migrations: {}", migration_in_words(.0))]
     Migrate(#[from] sqlx::migrate::MigrateError),
     /// The URL's scheme or content is not usable; says which are.
-    #[error("database.url: {0}")]
+    #[error("the database's URL is unusable: {0}")]
     Url(String),
-    /// The folder or the lock file of the SQLite database cannot be made.
-    #[error("database: {path}: {source}")]
+    /// The folder, the database or the lock file of a SQLite database cannot be made.
+    #[error("database: {path}: {source}. Let this user write there, or name another place for the database")]
     File { path: String, source: std::io::Error },
     /// Another `lazaret serve` uses this SQLite file.
     #[error("{0}")]
@@ -42,6 +42,21 @@ pub enum StoreError {
     /// A stored value is not one that this version writes.
     #[error("stored {what} is not readable: {value}")]
     Unreadable { what: &'static str, value: String },
+}
+
+/// What happened, without the line of PostgreSQL's own source that sqlx adds to a server's words.
+fn in_words(error: &sqlx::Error) -> String {
+    match error {
+        sqlx::Error::Database(said) if said.try_downcast_ref::<sqlx::postgres::PgDatabaseError>().is_some() => said.message().to_owned(),
+        error => error.to_string(),
+    }
+}
+
+fn migration_in_words(error: &sqlx::migrate::MigrateError) -> String {
+    match error {
+        sqlx::migrate::MigrateError::Execute(error) => in_words(error),
+        error => error.to_string(),
+    }
 }
 
 /// SQLSTATEs after which the same call may succeed (PostgreSQL manual, appendix A): transaction rolled back for another's sake, a lock or a statement that

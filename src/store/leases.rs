@@ -38,6 +38,12 @@ impl Store {
         read!(self, |pool| { sqlx::query_as::<Db, LeaseRow>(SQL).bind(text(name)).fetch_optional(pool).await? })
     }
 
+    /// Whether some lease has a holder: an instance works on this database, or died doing so.
+    pub async fn any_lease_held(&self) -> Result<bool, StoreError> {
+        const SQL: &str = "SELECT COUNT(*) FROM leases WHERE holder <> ''";
+        read!(self, |pool| { sqlx::query_scalar::<Db, i64>(SQL).fetch_one(pool).await? > 0 })
+    }
+
     /// Takes the lease if the row is still exactly `seen` (None: there is no row). Returns the new row, or None if another was quicker.
     pub async fn take_lease(&self, name: &str, holder: &str, seen: Option<&LeaseRow>) -> Result<Option<LeaseRow>, StoreError> {
         const FIRST: &str = "INSERT INTO leases (name, holder, epoch, renewal) VALUES ($1, $2, 1, 1) ON CONFLICT (name) DO NOTHING

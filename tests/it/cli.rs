@@ -415,6 +415,12 @@ fn partition_explain_agrees_with_the_fixtures() {
       user-1042-11             murmur2 1, crc32 3
       reach 5 of 6 partitions by murmur2, 5 of 6 by crc32
     "#);
+    let output = lazaret(folder.path(), &[], &["partition", "explain", "--key", "user-1042", "--partitions", "12"]);
+    assert!(stdout(&output).contains("\nat 24 partitions: "), "growth, not shrinking: {}", stdout(&output));
+    let fewer = ["partition", "explain", "--key", "user-1042", "--partitions", "12", "--new-partitions", "8"];
+    let fewer = lazaret(folder.path(), &[], &fewer);
+    assert_eq!(fewer.status.code(), Some(2));
+    assert!(stderr(&fewer).contains("--new-partitions: 8 is fewer than the 12 there are"), "{}", stderr(&fewer));
     for wrong in [["--partitions", "0"], ["--partitions", "six"]] {
         let output = lazaret(folder.path(), &[], &["partition", "explain", "--key", "k", wrong[0], wrong[1]]);
         assert_eq!(output.status.code(), Some(2), "{}", stderr(&output));
@@ -442,7 +448,7 @@ async fn users_and_tokens_on_a_new_sqlite_file() {
 
     let again = run(&["user", "add", "ANA"], "correct horse battery\n");
     assert_eq!(again.status.code(), Some(1));
-    assert!(stderr(&again).contains("there is a user \"ANA\" already"), "{}", stderr(&again));
+    assert!(stderr(&again).contains("there is a user \"ana\" already"), "{}", stderr(&again));
     let short = run(&["user", "add", "ben"], "short\n");
     assert_eq!(short.status.code(), Some(1));
     assert!(stderr(&short).contains("12 characters or more"), "{}", stderr(&short));
@@ -514,7 +520,9 @@ fn migrate_says_what_it_did_and_does_it_once() {
     assert!(stdout(&lazaret(folder.path(), &[], &["migrate"])).contains("up to date, nothing to do"));
     let unreachable = lazaret(folder.path(), &[("LAZARET_DATABASE__URL", "postgres://u:hunter2@127.0.0.1:1/d")], &["migrate"]);
     assert_eq!(unreachable.status.code(), Some(1));
-    assert!(stderr(&unreachable).contains("PostgreSQL:") && !stderr(&unreachable).contains("hunter2"), "{}", stderr(&unreachable));
+    let said = stderr(&unreachable);
+    assert!(said.contains("lazaret: PostgreSQL 127.0.0.1:1/d: ") && said.contains("`lazaret check` says what is missing"), "{said}");
+    assert!(!said.contains("hunter2"), "{said}");
 }
 
 #[test]
@@ -583,6 +591,7 @@ impl Drop for Serving {
 
 #[tokio::test]
 async fn serve_is_up_without_a_broker_lets_the_first_admin_in_and_ends_on_sigterm() {
+    lazaret::app::use_ring();
     let folder = folder();
     let mut serving =
         Serving::start(folder.path(), &["serve", "--listen", "127.0.0.1:0", "--bootstrap", "127.0.0.1:1", "--dlq", "\\.DLQ$"]);
@@ -619,6 +628,10 @@ async fn serve_is_up_without_a_broker_lets_the_first_admin_in_and_ends_on_sigter
     assert!(stderr(&taken).contains("server.listen = ") && stderr(&taken).contains("with --listen"), "{}", stderr(&taken));
     let healthy = || lazaret(folder.path(), &[("LAZARET_SERVER__LISTEN", address)], &["healthcheck"]).status.code();
     assert_eq!(healthy(), Some(0));
+    assert_eq!(lazaret(folder.path(), &[], &["healthcheck", "--listen", address]).status.code(), Some(0));
+    let elsewhere_asked = lazaret(folder.path(), &[], &["healthcheck", "--listen", "127.0.0.1:1"]);
+    assert_eq!(elsewhere_asked.status.code(), Some(1));
+    assert!(stderr(&elsewhere_asked).contains("where serve was started with another --listen"), "{}", stderr(&elsewhere_asked));
 
     let key = folder.path().join("lazaret-data/lazaret.db.audit-key");
     let made = std::fs::read_to_string(&key).expect("the first start makes the key of the trail");
@@ -651,6 +664,9 @@ async fn serve_is_up_without_a_broker_lets_the_first_admin_in_and_ends_on_sigter
             assert_eq!(refused.status.code(), Some(2), "{command:?}: {}", stderr(&refused));
             assert!(stderr(&refused).contains(said), "{command:?} should say: {said}\n{}", stderr(&refused));
         }
+        let checked = stdout(&lazaret(folder.path(), &[], &["check", "--bootstrap", "127.0.0.1:1", "--dlq", "x"]));
+        let line = checked.lines().find(|line| line.starts_with("✗ audit key: ")).unwrap_or_else(|| panic!("{checked}"));
+        assert!(line.contains(said), "check should say: {said}\n{line}");
     }
     assert!(stdout(&lazaret(folder.path(), &[], &["user", "list"])).contains("ana   admin"), "looking needs no key");
 }
@@ -698,7 +714,7 @@ on_both_stores! {
         let clock = Clock::fake(1_800_000_000_000);
         let access = Access::new(store, clock.clone(), 12);
         access.add_user("ana", "correct horse battery", Role::Operator, OwnerScope::from_text("payments")).await.expect("is new");
-        for (alike, said) in [("ANA", "there is a user \"ANA\" already"), ("\u{ff41}na", "looks like the user \"ana\"")] {
+        for (alike, said) in [("ANA", "there is a user \"ana\" already"), ("\u{ff41}na", "looks like the user \"ana\"")] {
             let refused = access.add_user(alike, "correct horse battery", Role::Approver, OwnerScope::All).await.expect_err(alike);
             assert!(refused.to_string().contains(said), "{refused}");
         }
@@ -749,7 +765,8 @@ on_both_stores! {
         let access = Access::new(store, Clock::system(), 12);
         let old = access.setup_token().await.expect("answers").expect("there is no user");
         let token = access.setup_token().await.expect("answers").expect("there is no user");
-        assert!(!access.setup_token_holds(&old).await && access.setup_token_holds(&token).await);
+        let holds = async |token: &str| access.setup_token_holds(token).await.expect("answers");
+        assert!(!holds(&old).await && holds(&token).await);
         assert_eq!(access.set_up(&old, "ana", "correct horse battery", None).await.expect("answers"), None);
         assert!(access.set_up(&token, "ana", "short", None).await.is_err(), "refused, and the link still holds");
         let (first, second) =
@@ -858,6 +875,139 @@ async fn suggest_writes_a_file_that_we_read_ourselves() {
     topics.delete(&[&spring, &empty, &other]).await;
 }
 
+/// As `lazaret .. | head` does once head has seen enough.
+#[test]
+fn a_reader_that_goes_away_is_no_fault() {
+    let folder = folder();
+    assert!(lazaret(folder.path(), &[], &["migrate"]).status.success());
+    for (arguments, code) in [
+        (&["partition", "explain", "--key", "k", "--partitions", "6"][..], 0),
+        (&["user", "list"], 0),
+        (&["migrate"], 0),
+        (&["check", "--bootstrap", "127.0.0.1:1", "--dlq", "x"], 1),
+    ] {
+        let (reader, writer) = std::io::pipe().expect("a pipe");
+        drop(reader);
+        let mut command = Command::new(env!("CARGO_BIN_EXE_lazaret"));
+        let output = command.args(arguments).current_dir(folder.path()).stdin(Stdio::null()).stdout(writer).output().expect("it ends");
+        assert_eq!((output.status.code(), stderr(&output).contains("panicked")), (Some(code), false), "{arguments:?}: {}", stderr(&output));
+    }
+}
+
+#[test]
+fn what_stops_a_start_names_the_place_and_the_remedy() {
+    let folder = folder();
+    std::fs::write(folder.path().join("audit.key"), "ab".repeat(32)).unwrap();
+    std::fs::write(folder.path().join("url"), "postgres://u:hunter2@127.0.0.1:1/lazaret?colour=red").unwrap();
+    std::fs::write(folder.path().join("a-file"), "").unwrap();
+    let serve = |database: &str, variables: &[(&str, &str)]| {
+        let text = format!("[server]\nlisten = '127.0.0.1:0'\n[database]\n{database}\n[audit]\nkey_file = 'audit.key'\n{GOOD}");
+        std::fs::write(folder.path().join("lazaret.toml"), text).unwrap();
+        let output = lazaret(folder.path(), variables, &["serve"]);
+        let said = stderr(&output);
+        assert!(!said.contains("hunter2"), "{said}");
+        (output.status.code(), said)
+    };
+    let (code, said) = serve("url = 'postgres://u:hunter2@127.0.0.1:1/lazaret'", &[]);
+    assert_eq!(code, Some(1), "{said}");
+    assert!(said.contains("lazaret: PostgreSQL 127.0.0.1:1/lazaret: ") && said.contains("`lazaret check` says what is missing."), "{said}");
+    let (code, said) = serve("url_file = 'url'", &[]);
+    assert_eq!(code, Some(2), "{said}");
+    assert!(said.contains("lazaret: database.url_file: the parameter \"colour\" is not known"), "{said}");
+    let (code, said) = serve("url = 'sqlite://a-file/lazaret.db'", &[]);
+    assert_eq!(code, Some(1), "{said}");
+    assert!(said.contains("a-file: ") && said.contains("Let this user write there, or name another place for the database."), "{said}");
+    let (code, said) = serve("url = 'sqlite://a/lazaret.db'", &[("LAZARET_LOG", "lazaret=loud")]);
+    assert_eq!(code, Some(2), "{said}");
+    assert!(said.contains("LAZARET_LOG: ") && said.contains("error, warn, info, debug, trace"), "{said}");
+    let demo = lazaret(folder.path(), &[], &["demo", "--listen", "127.0.0.1:0", "--data-dir", "a-file/demo"]);
+    assert!(
+        stderr(&demo).contains("demo folder a-file/demo: ") && stderr(&demo).contains("name another folder by --data-dir"),
+        "{}",
+        stderr(&demo)
+    );
+}
+
+#[tokio::test]
+#[ignore = "needs a real PostgreSQL: run tests/run"]
+async fn a_database_that_is_not_there_is_told_without_the_servers_own_line_numbers() {
+    let folder = folder();
+    let url = crate::support::postgres_url().await;
+    let (server, _) = url.rsplit_once('/').expect("a database");
+    std::fs::write(folder.path().join("url"), format!("{server}/nowhere_to_be_found")).unwrap();
+    std::fs::write(folder.path().join("lazaret.toml"), format!("{GOOD}\n[database]\nurl_file = 'url'")).unwrap();
+    let said = stderr(&lazaret(folder.path(), &[], &["migrate"]));
+    assert!(said.contains("/nowhere_to_be_found: database \"nowhere_to_be_found\" does not exist. `lazaret check`"), "{said}");
+}
+
+#[tokio::test]
+#[ignore = "needs a real Kafka: run tests/run"]
+async fn a_port_that_asks_for_more_than_plaintext_says_so() {
+    let folder = folder();
+    for server in [Server::KafkaSasl, Server::KafkaSaslSsl] {
+        let output = lazaret(folder.path(), &[], &["check", "--bootstrap", &server.address(), "--dlq", "x"]);
+        let said = stdout(&output);
+        assert!(said.contains("✗ cluster main: list topics: the port took the connection and closed it"), "{said}");
+        assert!(said.contains("Set the property security.protocol to SASL_SSL, SASL_PLAINTEXT or SSL"), "{said}");
+    }
+}
+
+#[tokio::test]
+#[ignore = "needs a real Kafka: run tests/run"]
+async fn check_asks_where_replays_may_go_and_who_else_is_in_the_group() {
+    let topics = Topics::real();
+    let (dlq, target) = (unique("allowed.replay"), unique("allowed.target"));
+    topics.create_many(&[&dlq, &target], 1, &[]).await;
+    let folder = folder();
+    let check = |user: &str, password: &str, group: &str| {
+        std::fs::write(folder.path().join("password"), password).unwrap();
+        let text = format!(
+            "[clusters.main]\nbootstrap_servers = \"{}\"\ngroup_id = \"{group}\"\nproperties_file = {{ \"sasl.password\" = \"password\" }}\n\
+             properties = {{ \"security.protocol\" = \"SASL_PLAINTEXT\", \"sasl.mechanism\" = \"SCRAM-SHA-512\", \"sasl.username\" = \"{user}\" }}\n\
+             [[dlq]]\ncluster = \"main\"\ntopics = [\"{dlq}\"]\ntargets = [\"origin\", \"{target}\", \"{target}.absent\"]\nconsumer_group = \"wallet-of-others\"\n",
+            Server::KafkaSasl.address()
+        );
+        std::fs::write(folder.path().join("lazaret.toml"), text).unwrap();
+        stdout(&lazaret(folder.path(), &[], &["check"]))
+    };
+    let said = check("restricted", &variable("LAZARET_TEST_KAFKA_RESTRICTED_PASSWORD"), "lazaret");
+    for expected in [
+        &format!("✗ cluster main: replay target {target}: exists, and this user may not write there"),
+        &format!("✗ cluster main: replay target {target}.absent: does not exist, or this user may not see it"),
+        "✗ cluster main: group wallet-of-others, which reads replays: ",
+        "– cluster main: replay to origin: not tried",
+        &format!("--operation Describe --operation Write --operation DescribeConfigs --topic {target}\n"),
+        "--operation Describe --group wallet-of-others\n",
+        "--topic '<topic>'  # untested: for each topic that dead letters came from",
+    ] {
+        assert!(said.contains(expected), "should say: {expected}\nsaid: {said}");
+    }
+    let admin = (variable("LAZARET_TEST_KAFKA_USER"), variable("LAZARET_TEST_KAFKA_PASSWORD"));
+    let group = unique("two-installations");
+    let said = check(&admin.0, &admin.1, &group);
+    assert!(said.contains(&format!("✓ cluster main: replay target {target}: exists, and this user may write there")), "{said}");
+    assert!(said.contains(&format!("✓ cluster main: group {group}: nobody is in it")), "{said}");
+
+    // Another installation, on a database of its own, in the same group.
+    let elsewhere = self::folder();
+    let file = std::fs::read_to_string(folder.path().join("lazaret.toml")).unwrap();
+    std::fs::write(elsewhere.path().join("lazaret.toml"), file).unwrap();
+    std::fs::write(elsewhere.path().join("password"), &admin.1).unwrap();
+    let mut serving = Serving::start(elsewhere.path(), &["serve", "--listen", "127.0.0.1:0"]);
+    assert!(serving.line().starts_with("Lazaret at "));
+    let clock = Clock::system();
+    loop {
+        let said = check(&admin.0, &admin.1, &group);
+        if said.contains(&format!("! cluster main: group {group} is in use, by lazaret at ")) {
+            assert!(said.contains("Give this installation a group_id of its own under clusters.main"), "{said}");
+            break;
+        }
+        assert!(clock.monotonic() < Duration::from_secs(60), "its member is not seen: {said}");
+    }
+    assert!(serving.terminate().success());
+    topics.delete(&[&dlq, &target]).await;
+}
+
 #[test]
 fn what_the_checks_use_and_what_is_none_stops_the_start() {
     let folder = folder();
@@ -904,7 +1054,7 @@ async fn a_redis_ledger_is_asked_what_its_silence_would_prove() {
     assert!(said.contains("ledger wallet: Redis: keeps all keys") || said.contains("! ledger wallet: Redis: throws keys away"), "{said}");
     assert!(said.contains("✗ ledger fraud: HTTP endpoint: the endpoint refuses the connection"), "{said}");
     let said = ledger("redis://:hunter2@127.0.0.1:1/0");
-    assert!(said.contains("✗ ledger wallet: Redis: ") && !said.contains("hunter2"), "{said}");
+    assert!(said.contains("✗ ledger wallet: Redis: 127.0.0.1:1: ") && !said.contains("hunter2"), "{said}");
 }
 
 #[tokio::test]
@@ -915,16 +1065,32 @@ async fn check_says_whether_postgresql_is_up_to_date() {
     std::fs::write(folder.path().join("url"), format!("{url}\n")).unwrap();
     let ledger = "[ledgers.wallet.durable]\nkind = 'sql'\nurl_file = 'url'\nquery = 'SELECT id FROM applied WHERE id = ANY($1)'\n";
     let text = format!("[database]\nurl_file = 'url'\n[clusters.main]\nbootstrap_servers = '127.0.0.1:1'\n{ledger}");
-    std::fs::write(folder.path().join("lazaret.toml"), text).unwrap();
+    std::fs::write(folder.path().join("lazaret.toml"), &text).unwrap();
     let said = stdout(&lazaret(folder.path(), &[], &["check"]));
-    assert!(said.contains("✗ ledger wallet: SQL: ") && said.contains("\"applied\" does not exist"), "{said}");
+    assert!(
+        said.contains("✗ ledger wallet: SQL: relation \"applied\" does not exist, at \"applied WHERE id = ANY($1)\" of the query"),
+        "{said}"
+    );
     let pool = sqlx::PgPool::connect(&url).await.unwrap();
     sqlx::query("CREATE TABLE applied (id text)").execute(&pool).await.unwrap();
     let said = stdout(&lazaret(folder.path(), &[], &["check"]));
     assert!(said.contains("✓ database: connected: PostgreSQL ") && said.contains("! database: ") && said.contains(" missing\n"), "{said}");
     assert!(said.contains("✓ ledger wallet: SQL: connected read-only; its query runs"), "{said}");
+    let more = "ALTER TABLE applied ADD COLUMN a_uuid uuid, ADD COLUMN a_number int, ADD COLUMN a_char char(9)";
+    sqlx::query(more).execute(&pool).await.unwrap();
+    for (columns, expected) in [
+        ("a_uuid", "✗ ledger wallet: SQL: the query's first column is no text but uuid: cast it"),
+        ("id, a_number", "! ledger wallet: SQL: connected read-only; its query runs and returns 2 columns"),
+        ("a_char", "✓ ledger wallet: SQL: "),
+    ] {
+        let file = text.replace("SELECT id FROM", &format!("SELECT {columns} FROM"));
+        std::fs::write(folder.path().join("lazaret.toml"), file).unwrap();
+        let said = stdout(&lazaret(folder.path(), &[], &["check"]));
+        assert!(said.contains(expected), "should say: {expected}\nsaid: {said}");
+    }
+    std::fs::write(folder.path().join("lazaret.toml"), &text).unwrap();
     let migrated = lazaret(folder.path(), &[], &["migrate"]);
-    assert!(stdout(&migrated).starts_with("PostgreSQL (PostgreSQL "), "{}", stdout(&migrated));
+    assert!(stdout(&migrated).starts_with("PostgreSQL ") && stdout(&migrated).contains(" (PostgreSQL "), "{}", stdout(&migrated));
     let said = stdout(&lazaret(folder.path(), &[], &["check"]));
     assert!(said.contains("✓ database: up to date"), "{said}");
 }
@@ -932,6 +1098,7 @@ async fn check_says_whether_postgresql_is_up_to_date() {
 #[tokio::test]
 #[ignore = "needs a real Kafka: run tests/run"]
 async fn serve_takes_in_a_real_backlog_and_leaves_in_seconds() {
+    lazaret::app::use_ring();
     let topics = Topics::real();
     let topic = unique("serve.DLQ");
     topics.create(&topic, 2, &[]).await;

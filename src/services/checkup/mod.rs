@@ -2,12 +2,17 @@
 
 mod on_demand;
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 pub use on_demand::{ClusterTests, NotStarted, Run};
 
 use crate::domain::settings::{ClusterSettings, DlqSettings, Secret, TopicMatch};
 use crate::kafka::check::{self, AclTopics};
+use crate::kafka::client::KafkaError;
+use crate::kafka::groups::Member;
+use crate::kafka::inspect::Inspector;
+use crate::kafka::target::Rights;
 use crate::ledger::{self, redis::RedisFacts};
 use crate::schema::Schemas;
 use crate::store::{Store, StoreError};
@@ -61,7 +66,11 @@ pub enum Progress {
 /// A ledger's tier as the check-up needs it.
 #[derive(Debug, Clone)]
 pub enum LedgerTier {
-    Redis(Secret),
+    Redis {
+        url: Secret,
+        /// A durable tier is asked for what this one does not know.
+        has_durable: bool,
+    },
     /// URL and query.
     Sql(Secret, String),
     Http(Secret),
@@ -69,19 +78,21 @@ pub enum LedgerTier {
 
 const DATABASE: &str = "database";
 
-/// The database: reachable, which version, up to date.
-pub async fn database(connected: &Result<Store, StoreError>) -> Vec<Step> {
+/// The database: reachable, which version, up to date. `setting` names the setting that says where it is, `place` that place.
+pub async fn database(connected: &Result<Store, StoreError>, setting: &str, place: &str) -> Vec<Step> {
     let store = match connected {
         Ok(store) => store,
         Err(error) => {
-            let remedy = "Check database.url, and that the server runs and lets this host and user in";
-            return vec![Step::new(DATABASE, Outcome::Failed, error.to_string()).remedy(remedy)];
+            let remedy = format!("Check {setting}, and that the server runs, has this database and lets this host and user in");
+            return vec![Step::new(DATABASE, Outcome::Failed, format!("{place}: {}", without_subject(error))).remedy(remedy)];
         }
     };
     let mut steps = Vec::new();
     match store.version().await {
         Ok(version) => steps.push(Step::new(DATABASE, Outcome::Passed, format!("connected: {version}"))),
-        Err(error) => steps.push(Step::new(DATABASE, Outcome::Failed, error.to_string()).remedy("Look into the database server's log")),
+        Err(error) => {
+            steps.push(Step::new(DATABASE, Outcome::Failed, without_subject(&error)).remedy("Look into the database server's log"));
+        }
     }
     steps.push(match store.missing_migrations().await {
         Ok(0) => Step::new(DATABASE, Outcome::Passed, "up to date"),
@@ -89,9 +100,17 @@ pub async fn database(connected: &Result<Store, StoreError>) -> Vec<Step> {
             let missing = if n == 1 { "1 migration is missing".to_owned() } else { format!("{n} migrations are missing") };
             Step::new(DATABASE, Outcome::Warning, missing).remedy("`lazaret serve` applies what is missing; or run `lazaret migrate` first")
         }
-        Err(error) => Step::new(DATABASE, Outcome::Failed, error.to_string()).remedy("Let the user of database.url create tables"),
+        Err(error) => {
+            Step::new(DATABASE, Outcome::Failed, without_subject(&error)).remedy(format!("Let the user of {setting} create tables"))
+        }
     });
     steps
+}
+
+/// What went wrong with the database, for a line that has named it.
+fn without_subject(error: &StoreError) -> String {
+    let said = error.to_string();
+    said.strip_prefix("database: ").map(str::to_owned).unwrap_or(said)
 }
 
 /// A SQLite file that `serve` will make.
@@ -99,9 +118,18 @@ pub fn database_to_be_made(path: &std::path::Path) -> Vec<Step> {
     vec![Step::new(DATABASE, Outcome::NotChecked, format!("SQLite file {} is not there yet; `lazaret serve` makes it", path.display()))]
 }
 
-/// A cluster: each step of the way to its records and each configured topic are told to `seen` as they are known. Returns the `kafka-acls`
-/// lines if a right is missing. Blocks for up to several times `timeout`, which each step may take: call it from `spawn_blocking`.
-pub fn cluster(cluster: &ClusterSettings, dlqs: &[DlqSettings], timeout: Duration, seen: &mut dyn FnMut(Progress)) -> Vec<String> {
+/// What came of looking at a cluster.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Looked {
+    /// A broker answered, so that more can be asked.
+    pub answered: bool,
+    /// The `kafka-acls` lines, if a right is missing.
+    pub acls: Vec<String>,
+}
+
+/// A cluster: each step of the way to its records and each configured topic are told to `seen` as they are known. Blocks for up to several
+/// times `timeout`, which each step may take: call it from `spawn_blocking`.
+pub fn cluster(cluster: &ClusterSettings, dlqs: &[DlqSettings], timeout: Duration, seen: &mut dyn FnMut(Progress)) -> Looked {
     let subject = format!("cluster {}", cluster.name);
     let dlqs: Vec<&DlqSettings> = dlqs.iter().filter(|dlq| dlq.cluster == cluster.name).collect();
     let mut wanting = false;
@@ -117,9 +145,142 @@ pub fn cluster(cluster: &ClusterSettings, dlqs: &[DlqSettings], timeout: Duratio
         });
     });
     // Without an answer there is nothing that an ACL would mend.
-    let Some(visible) = visible else { return Vec::new() };
+    let Some(visible) = visible else { return Looked::default() };
     dlqs.iter().flat_map(|dlq| configured_topics(&subject, &dlq.topics, &visible)).for_each(|step| tell(Progress::Done(step)));
-    if wanting { acl_lines(cluster, &dlqs) } else { Vec::new() }
+    Looked { answered: true, acls: if wanting { acl_lines(cluster, &dlqs, &visible) } else { Vec::new() } }
+}
+
+/// How many instances of this database may be members of intake's consumer group now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Instances {
+    None,
+    One,
+    Several,
+}
+
+/// Who else is in intake's consumer group: two installations in one group get a part of the partitions each, and neither says so. Blocks.
+pub fn group_members(cluster: &ClusterSettings, instances: Instances, timeout: Duration, seen: &mut dyn FnMut(Progress)) {
+    let subject = format!("cluster {}", cluster.name);
+    seen(Progress::Trying(format!("{subject}: members of group {}", cluster.group_id)));
+    let members = Inspector::connect(cluster).and_then(|inspector| inspector.members(&cluster.group_id, timeout));
+    seen(Progress::Done(members_step(&subject, &cluster.name, &cluster.group_id, members, instances)));
+}
+
+fn members_step(subject: &str, cluster: &str, group: &str, members: Result<Vec<Member>, KafkaError>, instances: Instances) -> Step {
+    let members = match members {
+        Ok(members) => members,
+        Err(error) => {
+            let said = format!("members of group {group}: not known: {}", error.reason());
+            return Step::new(subject, Outcome::NotChecked, said);
+        }
+    };
+    let who: Vec<String> = members.iter().map(|member| format!("{} at {}", member.client, member.host)).collect();
+    let who = who.join(", ");
+    let said = match (members.len(), instances) {
+        (0, _) => return Step::new(subject, Outcome::Passed, format!("group {group}: nobody is in it")),
+        (1, Instances::One | Instances::Several) => {
+            return Step::new(subject, Outcome::Passed, format!("group {group}: 1 member, {who}"));
+        }
+        (count, Instances::Several) => {
+            let said = format!("group {group}: {count} members, {who}. Each must be an instance of this very database");
+            return Step::new(subject, Outcome::Passed, said);
+        }
+        (count, Instances::One) => format!("group {group}: {count} members, {who}, and only one can be of this database"),
+        (_, Instances::None) => format!("group {group} is in use, by {who}, and no instance of this database runs"),
+    };
+    Step::new(subject, Outcome::Warning, said).remedy(format!(
+        "Give this installation a group_id of its own under clusters.{cluster}: in one group two installations get a part of the partitions each"
+    ))
+}
+
+/// What replays need of a cluster, as it is configured.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ReplayNeeds {
+    /// Topics that `targets` names.
+    pub targets: BTreeSet<String>,
+    /// Whether `targets` names `origin`, the topic that a message came from.
+    pub origin: bool,
+    /// Consumer groups that are configured as readers of a target.
+    pub groups: BTreeSet<String>,
+}
+
+/// Whether replays can go where they are configured to go. Nothing is sent to find out. Returns the `kafka-acls` lines for what is missing or
+/// could not be tried. Blocks.
+pub fn replays(cluster: &ClusterSettings, needs: &ReplayNeeds, timeout: Duration, seen: &mut dyn FnMut(Progress)) -> Vec<String> {
+    let subject = format!("cluster {}", cluster.name);
+    let inspector = match Inspector::connect(cluster) {
+        Ok(inspector) => inspector,
+        Err(error) => {
+            seen(Progress::Done(Step::new(&subject, Outcome::Failed, format!("replay targets: {}", error.reason()))));
+            return Vec::new();
+        }
+    };
+    let (mut topics, mut groups) = (Vec::new(), Vec::new());
+    if !needs.targets.is_empty() {
+        seen(Progress::Trying(format!("{subject}: replay targets")));
+        let targets: Vec<String> = needs.targets.iter().cloned().collect();
+        match inspector.rights(&targets, timeout) {
+            Ok(rights) => {
+                for (target, rights) in rights {
+                    let step = target_step(&subject, &target, &rights);
+                    if step.outcome != Outcome::Passed {
+                        topics.push(target);
+                    }
+                    seen(Progress::Done(step));
+                }
+            }
+            Err(error) => {
+                let step = Step::new(&subject, Outcome::Failed, format!("replay targets: {}", error.reason()));
+                seen(Progress::Done(step.remedy("See the reason; the broker's log says more")));
+            }
+        }
+    }
+    for group in &needs.groups {
+        seen(Progress::Trying(format!("{subject}: group {group}")));
+        let step = reader_step(&subject, group, inspector.members(group, timeout));
+        if step.outcome == Outcome::Failed {
+            groups.push(group.clone());
+        }
+        seen(Progress::Done(step));
+    }
+    if needs.origin {
+        let said = "replay to origin: not tried, for only a dead letter says which topic it came from; needs Write, Describe and DescribeConfigs there";
+        seen(Progress::Done(Step::new(&subject, Outcome::NotChecked, said)));
+    }
+    // Without signing in there is nobody to whom a right could be given.
+    let origin = needs.origin && check::signs_in(cluster);
+    check::replay_acl_lines(&cluster.bootstrap_servers, &check::principal(cluster), &topics, &groups, origin)
+}
+
+fn target_step(subject: &str, target: &str, rights: &Rights) -> Step {
+    let step = |outcome, said: &str| Step::new(subject, outcome, format!("replay target {target}: {said}"));
+    match rights {
+        Rights::NotSeen => step(Outcome::Failed, "does not exist, or this user may not see it")
+            .remedy("Make the topic, or correct targets; if it is there, give this user Describe and Write on it: the lines below do"),
+        Rights::NotTold => step(Outcome::NotChecked, "exists; whether this user may write there, this broker does not tell"),
+        Rights::Told { write: false, .. } => {
+            step(Outcome::Failed, "exists, and this user may not write there").remedy("Give this user Write on it: the lines below do")
+        }
+        Rights::Told { describe_configs: false, .. } => {
+            step(Outcome::Warning, "exists and may be written to; whether it is compacted is not known without DescribeConfigs")
+                .remedy("Give this user DescribeConfigs on it: the lines below do")
+        }
+        Rights::Told { .. } => step(Outcome::Passed, "exists, and this user may write there"),
+    }
+}
+
+fn reader_step(subject: &str, group: &str, members: Result<Vec<Member>, KafkaError>) -> Step {
+    let step = |outcome, said: &str| Step::new(subject, outcome, format!("group {group}, which reads replays: {said}"));
+    match members {
+        Ok(members) if members.is_empty() => step(Outcome::Warning, "nobody is in it now, or there is no such group")
+            .remedy("Check the group's name, and that its consumers run: a replay is proven by what this group commits"),
+        Ok(members) if members.len() == 1 => step(Outcome::Passed, "1 member"),
+        Ok(members) => step(Outcome::Passed, &format!("{} members", members.len())),
+        Err(error @ KafkaError::NotPermitted { .. }) => {
+            step(Outcome::Failed, error.reason()).remedy("Give this user Describe on the group: the lines below do")
+        }
+        Err(error) => step(Outcome::NotChecked, error.reason()),
+    }
 }
 
 /// What to do when a step of [`check::probe`] fails, and whether Lazaret works without it.
@@ -165,13 +326,13 @@ fn configured_topics(subject: &str, topics: &TopicMatch, visible: &[String]) -> 
             let matched = visible.iter().filter(|topic| pattern.is_match(topic)).count();
             vec![match matched {
                 0 if visible.is_empty() => Step::new(subject, Outcome::Failed, "this user may see no topic at all")
-                    .remedy("Give this user Describe and Read: the lines below do"),
+                    .remedy("Give this user Describe and Read on the dead-letter topics"),
                 0 => Step::new(
                     subject,
                     Outcome::Warning,
                     format!("pattern {pattern}: matches none of the {} topics that this user may see", visible.len()),
                 )
-                .remedy("Check the pattern; if it is right, give this user Describe and Read: the lines below do"),
+                .remedy("Check the pattern; if it is right, this user may not see what it matches: give it Describe and Read there"),
                 1 => Step::new(subject, Outcome::Passed, format!("pattern {pattern}: matches 1 topic")),
                 n => Step::new(subject, Outcome::Passed, format!("pattern {pattern}: matches {n} topics")),
             }]
@@ -179,15 +340,25 @@ fn configured_topics(subject: &str, topics: &TopicMatch, visible: &[String]) -> 
     }
 }
 
-fn acl_lines(cluster: &ClusterSettings, dlqs: &[&DlqSettings]) -> Vec<String> {
+/// For all that is configured, but for a pattern that matches nothing and begins with anything: the right to all topics is nobody's answer to
+/// a pattern that may be misspelt.
+fn acl_lines(cluster: &ClusterSettings, dlqs: &[&DlqSettings], visible: &[String]) -> Vec<String> {
     let mut topics: Vec<AclTopics> = Vec::new();
     for dlq in dlqs {
         match &dlq.topics {
             TopicMatch::Names(names) => topics.extend(names.iter().cloned().map(AclTopics::Named)),
-            TopicMatch::Pattern(pattern) => topics.push(AclTopics::Prefixed(literal_prefix(pattern.as_str()))),
+            TopicMatch::Pattern(pattern) => {
+                let prefix = literal_prefix(pattern.as_str());
+                if !prefix.is_empty() || visible.iter().any(|topic| pattern.is_match(topic)) {
+                    topics.push(AclTopics::Prefixed(prefix));
+                }
+            }
         }
     }
     topics.dedup();
+    if topics.is_empty() {
+        return Vec::new();
+    }
     check::acl_lines(&cluster.bootstrap_servers, &check::principal(cluster), &topics, &cluster.group_id)
 }
 
@@ -251,12 +422,12 @@ pub async fn ledger_tier(name: &str, tier: &LedgerTier) -> Vec<Step> {
             )),
         }],
         LedgerTier::Sql(url, query) => vec![match ledger::sql::probe(url, query, TIMEOUT).await {
-            Ok(()) => Step::new(&subject, Outcome::Passed, "SQL: connected read-only; its query runs"),
+            Ok(columns) => sql_step(&subject, columns),
             Err(error) => Step::new(&subject, Outcome::Failed, format!("SQL: {error}"))
                 .remedy(format!("Check url and query of ledgers.{name}.durable")),
         }],
-        LedgerTier::Redis(url) => match ledger::redis::probe(url, TIMEOUT).await {
-            Ok(facts) => redis_steps(&subject, &facts),
+        LedgerTier::Redis { url, has_durable } => match ledger::redis::probe(url, TIMEOUT).await {
+            Ok(facts) => redis_steps(&subject, &facts, *has_durable),
             Err(error) => {
                 vec![Step::new(&subject, Outcome::Failed, format!("Redis: {error}")).remedy(format!("Check url of ledgers.{name}.hot"))]
             }
@@ -264,9 +435,32 @@ pub async fn ledger_tier(name: &str, tier: &LedgerTier) -> Vec<Step> {
     }
 }
 
-/// What a Redis says of itself, judged by whether an absent key will prove anything.
-fn redis_steps(subject: &str, facts: &RedisFacts) -> Vec<Step> {
+fn sql_step(subject: &str, columns: ledger::sql::Columns) -> Step {
+    const RUNS: &str = "SQL: connected read-only; its query runs";
+    match columns {
+        ledger::sql::Columns { count: 2.., .. } => {
+            Step::new(subject, Outcome::Warning, format!("{RUNS} and returns {} columns, of which the first alone is read", columns.count))
+                .remedy("Let the query return the key alone")
+        }
+        ledger::sql::Columns { text: true, .. } => Step::new(subject, Outcome::Passed, RUNS),
+        ledger::sql::Columns { text: false, .. } => Step::new(
+            subject,
+            Outcome::Passed,
+            format!("{RUNS} (SQLite does not tell whether it returns text; another type is refused when a key is found)"),
+        ),
+    }
+}
+
+/// What a Redis says of itself, judged by whether an absent key will prove anything. With a durable tier it need not: that one is asked then.
+fn redis_steps(subject: &str, facts: &RedisFacts, has_durable: bool) -> Vec<Step> {
     let version = facts.version.as_deref().unwrap_or("of unknown version");
+    let connected = Step::new(subject, Outcome::Passed, format!("Redis {version}: connected"));
+    if has_durable {
+        let policy = facts.eviction_policy.as_deref().unwrap_or("not told");
+        let uptime = facts.uptime_s.map_or_else(|| "not told for how long".to_owned(), |up| format!("for {}", age(up)));
+        let said = format!("Redis: up {uptime}, maxmemory-policy {policy}; what it does not know, the durable tier is asked for");
+        return vec![connected, Step::new(subject, Outcome::Passed, said)];
+    }
     let durable = "Add a durable tier to the ledger; without one, a key that is not there proves nothing";
     let eviction = match facts.eviction_policy.as_deref() {
         Some("noeviction") => Step::new(subject, Outcome::Passed, "Redis: keeps all keys until they expire (noeviction)"),
@@ -285,7 +479,7 @@ fn redis_steps(subject: &str, facts: &RedisFacts) -> Vec<Step> {
         None => Step::new(subject, Outcome::Warning, "Redis: will not say when it started (INFO server)")
             .remedy(format!("Let this user run INFO. Or: {durable}")),
     };
-    vec![Step::new(subject, Outcome::Passed, format!("Redis {version}: connected")), eviction, uptime]
+    vec![connected, eviction, uptime]
 }
 
 fn age(seconds: u64) -> String {
@@ -303,7 +497,69 @@ mod tests {
 
     fn outcomes(policy: Option<&str>, uptime_s: Option<u64>) -> Vec<Outcome> {
         let facts = RedisFacts { version: None, uptime_s, eviction_policy: policy.map(str::to_owned) };
-        redis_steps("ledger w", &facts).iter().map(|step| step.outcome).collect()
+        redis_steps("ledger w", &facts, false).iter().map(|step| step.outcome).collect()
+    }
+
+    #[test]
+    fn a_redis_that_forgets_is_no_news_where_a_durable_tier_is_asked() {
+        let facts = RedisFacts { version: None, uptime_s: Some(4_320), eviction_policy: Some("allkeys-lru".to_owned()) };
+        let steps = redis_steps("ledger w", &facts, true);
+        assert!(steps.iter().all(|step| step.outcome == Outcome::Passed && step.remedy.is_none()), "{steps:?}");
+        assert_eq!(
+            steps[1].said,
+            "Redis: up for 72 min, maxmemory-policy allkeys-lru; what it does not know, the durable tier is asked for"
+        );
+    }
+
+    #[test]
+    fn whoever_else_is_in_the_group_is_named() {
+        let member = |host: &str| Member { client: "lazaret".to_owned(), host: host.to_owned() };
+        let two = || vec![member("10.0.0.7"), member("10.0.0.8")];
+        let step = |members, instances| members_step("cluster main", "main", "lazaret", Ok(members), instances);
+        let foreign = step(vec![member("10.0.0.7")], Instances::None);
+        assert_eq!(
+            (foreign.outcome, foreign.said.as_str()),
+            (Outcome::Warning, "group lazaret is in use, by lazaret at 10.0.0.7, and no instance of this database runs")
+        );
+        assert!(foreign.remedy.is_some_and(|remedy| remedy.contains("a group_id of its own under clusters.main")));
+        assert_eq!(step(two(), Instances::One).outcome, Outcome::Warning);
+        assert_eq!(step(vec![member("10.0.0.7")], Instances::One).outcome, Outcome::Passed);
+        let several = step(two(), Instances::Several);
+        assert_eq!(several.outcome, Outcome::Passed);
+        assert!(several.said.contains("lazaret at 10.0.0.8. Each must be an instance of this very database"), "{}", several.said);
+        let refused = KafkaError::NotPermitted { cluster: "main".to_owned(), reason: "no".to_owned() };
+        assert_eq!(members_step("cluster main", "main", "g", Err(refused), Instances::None).outcome, Outcome::NotChecked);
+    }
+
+    #[test]
+    fn a_pattern_that_matches_nothing_asks_for_no_right_to_all_topics() {
+        let cluster = ClusterSettings {
+            name: "main".into(),
+            bootstrap_servers: "k:9092".into(),
+            properties: std::collections::BTreeMap::new(),
+            oauth_token: None,
+            discovery_interval_s: 30,
+            sample_interval_s: 15,
+            group_id: "lazaret".into(),
+        };
+        let lines = |pattern: &str, visible: &[&str]| {
+            let topics = TopicMatch::Pattern(regex::Regex::new(pattern).unwrap());
+            let visible: Vec<String> = visible.iter().map(|topic| (*topic).to_owned()).collect();
+            acl_lines(&cluster, &[&DlqSettings::for_topics("main", topics)], &visible)
+        };
+        assert_eq!(lines("nothing-matches", &["a.DLQ"]), Vec::<String>::new());
+        assert!(lines(r"\.DLQ$", &["a.DLQ"])[0].contains("--topic '*'"));
+        assert!(lines(r"^pay\..*DLQ$", &["a.DLQ"])[0].contains("prefixed --topic pay."));
+    }
+
+    #[test]
+    fn what_may_be_done_with_a_target_is_told_apart() {
+        let outcome = |rights| target_step("cluster main", "t", &rights).outcome;
+        assert_eq!(outcome(Rights::NotSeen), Outcome::Failed);
+        assert_eq!(outcome(Rights::NotTold), Outcome::NotChecked);
+        assert_eq!(outcome(Rights::Told { write: false, describe_configs: true }), Outcome::Failed);
+        assert_eq!(outcome(Rights::Told { write: true, describe_configs: false }), Outcome::Warning);
+        assert_eq!(outcome(Rights::Told { write: true, describe_configs: true }), Outcome::Passed);
     }
 
     #[test]

@@ -64,7 +64,7 @@ impl ClusterTests {
         let under_way = self.begin(cluster)?;
         let dlqs = Arc::clone(&self.dlqs);
         let test = tokio::task::spawn_blocking(move || {
-            let acls = super::cluster(&settings, &dlqs, STEP, &mut |progress| under_way.note(progress));
+            let acls = super::cluster(&settings, &dlqs, STEP, &mut |progress| under_way.note(progress)).acls;
             under_way.change(|run| run.acls = acls);
         });
         // Its outcome is in `runs`, whether it came in time or not.

@@ -160,7 +160,7 @@ pub async fn setup_page(
             _ => Ok(too_little(principal, Role::Admin)),
         };
     }
-    let holds = state.access.setup_token_holds(token).await;
+    let holds = state.access.setup_token_holds(token).await?;
     let status = if holds { StatusCode::OK } else { StatusCode::FORBIDDEN };
     let page = SetupPage {
         shell: Shell::new(&state, None, look, ""),
@@ -189,7 +189,7 @@ pub async fn setup(
         (StatusCode::UNPROCESSABLE_ENTITY, page).into_response()
     };
     // Before anything is said of the form: who has no link learns nothing from it.
-    if form.password != form.again && state.access.setup_token_holds(&form.token).await {
+    if form.password != form.again && state.access.setup_token_holds(&form.token).await? {
         return Ok(again("The two passwords differ.".to_owned()));
     }
     match state.access.set_up(&form.token, &form.name, &form.password, id.as_deref()).await {

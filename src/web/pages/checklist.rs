@@ -118,8 +118,8 @@ fn second(users: &[User], me: &str) -> StepView {
             StepView::new(true, vec![said], &[])
         }
         None => {
-            let said = "Nobody but you has the role approver or admin. Replays, which a later version makes, are approved by another person \
-                        than the one who proposed them.";
+            let said =
+                "Nobody but you has the role approver or admin. A replay is approved by another person than the one who proposed it.";
             StepView::new(false, vec![said.to_owned()], &["lazaret user add NAME --role approver"])
         }
     }

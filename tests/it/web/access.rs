@@ -220,6 +220,17 @@ async fn the_first_admin_sets_a_password_once() {
 }
 
 #[tokio::test]
+async fn the_set_up_link_ends_with_the_first_user_whoever_made_that_one() {
+    let (house, _folder) = house().await;
+    let token = house.access.setup_token().await.unwrap().expect("no user yet");
+    house.access.add_user("ana", "correct horse battery", Role::Operator, OwnerScope::All).await.unwrap();
+    let answer = house.anonymous("GET", &format!("/setup?token={token}")).await;
+    assert_eq!(answer.status, StatusCode::FORBIDDEN);
+    let said = text_of(&answer.page(), "main");
+    assert!(said.contains("there is a user by now") && said.contains("lazaret user add NAME --role admin"), "{said}");
+}
+
+#[tokio::test]
 async fn what_is_wrong_with_a_request_is_said() {
     let (house, _folder) = house().await;
     for (path, status, word) in [

@@ -174,6 +174,10 @@ on_both_stores! {
         let refused = ask(&state, "GET", "/setup", &viewer).await;
         assert_eq!(refused.status, StatusCode::FORBIDDEN);
         assert!(refused.text().contains("needs the role admin"));
+        for (who, links) in [(&viewer, 0), (&admin, 1)] {
+            let page = ask(&state, "GET", "/settings", who).await.page();
+            assert_eq!(attributes(&page, "main a[href='/setup']", "href").len(), links, "a link to where one may go");
+        }
         let page = ask(&state, "GET", "/setup", &admin).await.page();
         assert_eq!(text_of(&page, ".lede"), "3 of 3 steps to do.");
         assert_eq!(all(&page, ".checklist .head .st"), ["To do", "To do", "To do"]);

@@ -41,7 +41,7 @@ impl Drop for Servers {
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs a real Kafka and a real PostgreSQL: run tests/run"]
 async fn a_broker_and_a_database_go_away_and_nothing_is_lost_or_sent_twice() {
-    lazaret::telemetry::install_logs(lazaret::telemetry::LogFormat::Human, |write| write());
+    lazaret::telemetry::install_logs(lazaret::telemetry::LogFormat::Human, |write| write()).expect("a filter");
     let servers = tokio::task::spawn_blocking(Servers::up).await.expect("servers");
     let (kafka, database) = (servers.exports["LAZARET_TEST_KAFKA"].clone(), servers.exports["LAZARET_TEST_POSTGRES"].clone());
     let lines = "canary = 0\nmax_per_second = 40";

@@ -85,7 +85,7 @@ fn executor_process() {
     let Ok(orders) = std::env::var(ORDERS) else { return };
     let orders: Orders = serde_json::from_str(&orders).expect("orders");
     points::set(&orders);
-    lazaret::telemetry::install_logs(lazaret::telemetry::LogFormat::Human, |write| write());
+    lazaret::telemetry::install_logs(lazaret::telemetry::LogFormat::Human, |write| write()).expect("a filter");
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().expect("a runtime");
     runtime.block_on(async {
         let (replays, cluster) = orders.place.replays().await;
