@@ -634,7 +634,7 @@ mod tests {
 
     fn any_act() -> impl Strategy<Value = Act> {
         prop_oneof![
-            8 => prop_oneof![Just(50.0), Just(89.0), Just(95.0), Just(100.0), Just(1_000.0), Just(f64::NAN), 0.0..2_000.0f64]
+            8 => prop_oneof![Just(50.0), Just(89.0), Just(95.0), Just(100.0), Just(1_000.0), Just(f64::NAN), (0..2_000).prop_map(f64::from)]
                 .prop_map(|value| Act::Look(Observation::Value(value))),
             1 => Just(Act::Look(Observation::Nothing)),
             2 => Just(Act::Look(Observation::NoData)),

@@ -16,7 +16,7 @@ const REMEMBERED_H: i64 = 28 * 24;
 /// An hour is taught no sooner than this after its end: an anomaly found until then may still begin in it.
 pub const TEACH_AFTER_MS: i64 = 2 * HOUR_MS;
 
-/// The arrivals of one DLQ over the last 28 days, without what was left out. Serialised as some 10 kB of JSON.
+/// The arrivals of one DLQ over the last 28 days, without what was left out. Serialised as some 10 to 20 kB of JSON.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct History {
     /// Arrivals before this are not known, and not zero.
@@ -26,9 +26,9 @@ pub struct History {
     hours: VecDeque<Hour>,
 }
 
-/// One hour, in JSON the list of its four numbers.
+/// One hour, in JSON the list of its six numbers.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(from = "(u64, u8, u64, u64)", into = "(u64, u8, u64, u64)")]
+#[serde(from = "Numbers", into = "Numbers")]
 pub(super) struct Hour {
     /// Arrivals in the minutes that teach.
     pub count: u64,
@@ -36,19 +36,24 @@ pub(super) struct Hour {
     pub minutes: u8,
     /// The sum of the squared counts of its 5-minute buckets; 0 unless all teach.
     pub squares_5: u64,
-    /// The same of its quarters of an hour.
+    /// The largest of those counts.
+    pub most_5: u64,
+    /// As `squares_5`, of its quarters of an hour.
     pub squares_15: u64,
+    pub most_15: u64,
 }
 
-impl From<(u64, u8, u64, u64)> for Hour {
-    fn from((count, minutes, squares_5, squares_15): (u64, u8, u64, u64)) -> Hour {
-        Hour { count, minutes, squares_5, squares_15 }
+type Numbers = (u64, u8, u64, u64, u64, u64);
+
+impl From<Numbers> for Hour {
+    fn from((count, minutes, squares_5, most_5, squares_15, most_15): Numbers) -> Hour {
+        Hour { count, minutes, squares_5, most_5, squares_15, most_15 }
     }
 }
 
-impl From<Hour> for (u64, u8, u64, u64) {
-    fn from(hour: Hour) -> (u64, u8, u64, u64) {
-        (hour.count, hour.minutes, hour.squares_5, hour.squares_15)
+impl From<Hour> for Numbers {
+    fn from(hour: Hour) -> Numbers {
+        (hour.count, hour.minutes, hour.squares_5, hour.most_5, hour.squares_15, hour.most_15)
     }
 }
 
@@ -59,10 +64,12 @@ impl Hour {
         let minutes = (taught.clone().count() as i64 * BUCKET_MS / MINUTE_MS) as u8;
         let mut hour = Hour { count: taught.clone().copied().fold(0, u64::saturating_add), minutes, ..Hour::default() };
         if hour.is_whole() {
-            let squared = |count: u64| count.saturating_mul(count);
-            hour.squares_5 = taught.copied().map(squared).fold(0, u64::saturating_add);
-            let quarters = buckets.chunks(QUARTER).map(|quarter| squared(quarter.iter().flatten().copied().fold(0, u64::saturating_add)));
-            hour.squares_15 = quarters.fold(0, u64::saturating_add);
+            let squares = |sum: u64, count: u64| sum.saturating_add(count.saturating_mul(count));
+            hour.squares_5 = taught.clone().copied().fold(0, squares);
+            hour.most_5 = taught.copied().max().unwrap_or(0);
+            let quarters = buckets.chunks(QUARTER).map(|quarter| quarter.iter().flatten().copied().fold(0, u64::saturating_add));
+            hour.squares_15 = quarters.clone().fold(0, squares);
+            hour.most_15 = quarters.max().unwrap_or(0);
         }
         hour
     }
@@ -199,15 +206,15 @@ mod tests {
         let due = history.due(START + 5 * HOUR_MS, START + 4 * HOUR_MS + 1).unwrap();
         assert_eq!(due, Span { from_ms: START, to_ms: START + 2 * HOUR_MS });
         history.teach(due, &minutes, &[]);
-        assert_eq!(hour(&history, START), Hour { count: 60, minutes: 60, squares_5: 12 * 25, squares_15: 4 * 225 });
-        assert_eq!(hour(&history, START + HOUR_MS), Hour { count: 0, minutes: 60, squares_5: 0, squares_15: 0 });
+        assert_eq!(hour(&history, START), Hour { count: 60, minutes: 60, squares_5: 12 * 25, most_5: 5, squares_15: 4 * 225, most_15: 15 });
+        assert_eq!(hour(&history, START + HOUR_MS), Hour { minutes: 60, ..Hour::default() });
         assert_eq!(history.due(START + 5 * HOUR_MS, START + 5 * HOUR_MS - 1), None);
         // Taught once: the same again changes nothing.
         let before = history.clone();
         history.teach(due, &minutes, &[]);
         assert_eq!(history, before);
         let stored = serde_json::to_string(&history).unwrap();
-        assert!(stored.contains("[60,60,300,900]"), "{stored}");
+        assert!(stored.contains("[60,60,300,5,900,15]"), "{stored}");
         assert_eq!(serde_json::from_str::<History>(&stored).unwrap(), history);
     }
 
@@ -218,12 +225,12 @@ mod tests {
         let anomaly = Span { from_ms: START + 70 * MINUTE_MS, to_ms: START + 71 * MINUTE_MS };
         let ones: Vec<(i64, i64)> = (0..36).map(|bucket| (START + bucket * BUCKET_MS, 1)).collect();
         history.teach(Span { from_ms: START, to_ms: START + 3 * HOUR_MS }, &ones, &[anomaly]);
-        assert_eq!(hour(&history, START), Hour { count: 6, minutes: 30, squares_5: 0, squares_15: 0 });
-        assert_eq!(hour(&history, START + HOUR_MS), Hour { count: 11, minutes: 55, squares_5: 0, squares_15: 0 });
+        assert_eq!(hour(&history, START), Hour { count: 6, minutes: 30, ..Hour::default() });
+        assert_eq!(hour(&history, START + HOUR_MS), Hour { count: 11, minutes: 55, ..Hour::default() });
         assert!(hour(&history, START + 2 * HOUR_MS).is_whole());
         // It was accepted after all.
         history.teach_again(anomaly, &ones, &[]);
-        assert_eq!(hour(&history, START + HOUR_MS), Hour { count: 12, minutes: 60, squares_5: 12, squares_15: 36 });
+        assert_eq!(hour(&history, START + HOUR_MS), Hour { count: 12, minutes: 60, squares_5: 12, most_5: 1, squares_15: 36, most_15: 3 });
         assert_eq!(hour(&history, START).minutes, 30);
     }
 

@@ -5,7 +5,7 @@
 //! would be far too sure of itself, so it is worth that much less (the moments of the hours say how much).
 //!
 //! The predictive distribution is a negative binomial. It is as wide as the uncertain rate makes it, or as wide as the hours were in fact missed by when
-//! each was predicted from the others: bursts, batches and whatever the pattern does not explain. While no full week (or day) was seen, it is wider by
+//! each was predicted from the others (in the mean and in the extreme): bursts, batches and whatever the pattern does not explain. While no full week (or day) was seen, it is wider by
 //! what the pattern of a week (or day) may still turn out to be.
 
 use super::history::{History, Hour};
@@ -28,6 +28,8 @@ const LEARNING_SPREAD: f64 = 4.0;
 const UNKNOWN_DAY: f64 = 1.0;
 /// The pattern of a week: days differ by about a third (0.3^2).
 const UNKNOWN_WEEK: f64 = 0.1;
+/// The most that was seen in `n` windows may be ten times less likely than one in `n`.
+const TAIL_DECADES: f64 = 1.0;
 /// The standard normal's 95 % quantile.
 const Z_95: f64 = 1.645;
 
@@ -294,26 +296,64 @@ impl Baseline {
     }
 }
 
-/// How far the whole hours of a history were missed, each predicted from the others.
+/// How far counts of one width were missed, each predicted from the other hours.
+#[derive(Debug, Default)]
+struct Misses {
+    windows: f64,
+    expected: f64,
+    squared: f64,
+    /// The count furthest above what was expected, and that.
+    most: (u64, f64),
+}
+
+impl Misses {
+    fn add(&mut self, windows: f64, expected: f64, squared: f64, most: u64) {
+        self.windows += windows;
+        self.expected += expected;
+        self.squared += squared;
+        let each = expected / windows;
+        if most as f64 - each > self.most.0 as f64 - self.most.1 {
+            self.most = (most, each);
+        }
+    }
+
+    /// Variance divided by the mean, from moments; and more where that would call the most that was seen all but impossible. Rare bursts have
+    /// little variance and a long tail.
+    fn spread(&self, least: f64) -> f64 {
+        let ratio = self.squared / self.expected;
+        let spread = if ratio.is_finite() { ratio.max(least) } else { least };
+        let (most, mean) = self.most;
+        let surprise = |spread: f64| Law { mean, spread, unknown: 0.0 }.surprise(most);
+        let credible = self.windows.max(1.0).log10() + TAIL_DECADES;
+        // Beyond this a wider law makes the count no likelier.
+        let (mut low, mut high) = (spread, most as f64);
+        if surprise(low) <= credible || high <= low {
+            return spread;
+        }
+        for _ in 0..20 {
+            let middle = (low * high).sqrt();
+            if surprise(middle) <= credible { high = middle } else { low = middle }
+        }
+        high
+    }
+}
+
 fn spread(history: &History, sums: &Sums, least: f64) -> Spread {
-    let (mut expected, mut missed_5, mut missed_15) = (0.0, 0.0, 0.0);
-    let (mut expected_2h, mut missed_2h) = (0.0, 0.0);
-    let mut before: Option<(i64, f64, f64)> = None;
+    let (mut minutes_5, mut minutes_15, mut hours_2): (Misses, Misses, Misses) = Default::default();
+    let mut before: Option<(i64, u64, f64)> = None;
     for (number, hour) in history.hours().filter(|(_, hour)| hour.is_whole()) {
         let (count, rate) = (hour.count as f64, sums.cell(hour_of_week(number), Some(hour)).rate);
         // The sum of (bucket - rate / n)^2 over the n buckets of the hour.
-        let missed = |squares: u64, n: f64| squares as f64 - 2.0 * rate / n * count + rate * rate / n;
-        expected += rate;
-        missed_5 += missed(hour.squares_5, 12.0);
-        missed_15 += missed(hour.squares_15, 4.0);
+        let squared = |squares: u64, n: f64| squares as f64 - 2.0 * rate / n * count + rate * rate / n;
+        minutes_5.add(12.0, rate, squared(hour.squares_5, 12.0), hour.most_5);
+        minutes_15.add(4.0, rate, squared(hour.squares_15, 4.0), hour.most_15);
         if let Some((_, count_before, rate_before)) = before.filter(|(number_before, ..)| number_before + 1 == number) {
-            expected_2h += rate + rate_before;
-            missed_2h += (count + count_before - rate - rate_before).powi(2);
+            let (counted, expected) = (hour.count.saturating_add(count_before), rate + rate_before);
+            hours_2.add(1.0, expected, (counted as f64 - expected).powi(2), counted);
         }
-        before = Some((number, count, rate));
+        before = Some((number, hour.count, rate));
     }
-    let ratio = |missed: f64, expected: f64| if expected > 0.0 && missed.is_finite() { (missed / expected).max(least) } else { least };
-    Spread { minutes_5: ratio(missed_5, expected), minutes_15: ratio(missed_15, expected), hours_2: ratio(missed_2h, expected_2h) }
+    Spread { minutes_5: minutes_5.spread(least), minutes_15: minutes_15.spread(least), hours_2: hours_2.spread(least) }
 }
 
 #[cfg(test)]
