@@ -5,6 +5,8 @@
 //!
 //! - *False alarms*: 100 DLQs of each normal kind live for five weeks from nothing. What opens in the first day and the first week is shown apart; the goal
 //!   (at most one a day per 100 DLQs) is judged on the other four weeks.
+//!   Episodes twenty times the usual are taken for anomalies, and what nobody accepts does not teach: that row has no goal. In the next one a person
+//!   accepts as usual what was found in the first week.
 //! - *Delays*: 200 DLQs of each kind with four weeks of history, then five times the usual from a random moment of a random working hour, a step, or a flood
 //!   of 600 a minute. Median, nine of ten, worst, and the share within the goal. A goal is met when the median is.
 //! - *Slow leak*: one in a hundred is never handled. The depth rule that history suggests sees nothing; the built-in rule on the oldest age fires.
@@ -16,13 +18,8 @@
 
 use std::time::{Duration, Instant};
 
-#[cfg(not(scratch))]
-use lazaret::domain::{alert, baseline};
-#[cfg(scratch)]
-use p1::domain::{alert, baseline};
-
-use alert::{Alert, Look, Measure, Observation, Rule, Severity, Terms, back_test, built_in, step, suggest};
-use baseline::{Follow, Span, Turn};
+use lazaret::domain::alert::{Alert, Fired, Look, Measure, Observation, Rule, Severity, Terms, back_test, built_in, step, suggest};
+use lazaret::domain::baseline::{Follow, Span, Turn};
 use rand::rngs::SmallRng;
 use rand::{Rng as _, SeedableRng as _};
 
@@ -198,18 +195,19 @@ fn false_alarms() -> bool {
     println!("\nfalse alarms a day per 100 DLQs ({DLQS} DLQs of each kind)");
     println!("{:<34}{:>10}{:>12}{:>12}  goal", "usual arrivals", "first day", "days 2-7", "weeks 2-5");
     let kinds = [
-        ("quiet, 0.2/h", Kind::Steady(0.2)),
-        ("quiet in batches of 5, 0.5/h", Kind::Batches(0.5)),
-        ("steady 3/h", Kind::Steady(3.0)),
-        ("steady 30/h", Kind::Steady(30.0)),
-        ("steady 300/h", Kind::Steady(300.0)),
-        ("weekdays 60/h", Kind::Weekdays(60.0)),
-        ("restless weekdays 60/h", Kind::Restless(60.0)),
-        ("batches of 5, 30/h", Kind::Batches(30.0)),
-        ("episodes of 10 min, 30/h", Kind::Episodes(30.0)),
+        ("quiet, 0.2/h", Kind::Steady(0.2), false, true),
+        ("quiet in batches of 5, 0.5/h", Kind::Batches(0.5), false, true),
+        ("steady 3/h", Kind::Steady(3.0), false, true),
+        ("steady 30/h", Kind::Steady(30.0), false, true),
+        ("steady 300/h", Kind::Steady(300.0), false, true),
+        ("weekdays 60/h", Kind::Weekdays(60.0), false, true),
+        ("restless weekdays 60/h", Kind::Restless(60.0), false, true),
+        ("batches of 5, 30/h", Kind::Batches(30.0), false, true),
+        ("episodes of 10 min, 30/h", Kind::Episodes(30.0), false, false),
+        ("episodes, accepted in week 1", Kind::Episodes(30.0), true, true),
     ];
     let mut met = true;
-    for (at, (name, kind)) in kinds.into_iter().enumerate() {
+    for (at, (name, kind, accepts, has_goal)) in kinds.into_iter().enumerate() {
         let (mut first_day, mut first_week, mut later) = (0, 0, 0);
         for dlq in 0..DLQS {
             // They are not all born on a Monday.
@@ -218,7 +216,12 @@ fn false_alarms() -> bool {
             live.at = born;
             live.follow = Follow::new(born);
             while live.at < born + 5 * WEEK {
-                let opened = matches!(live.tick(), Some(Turn::Opened(_)));
+                let turn = live.tick();
+                if let Some(Turn::Closed(span)) = turn.filter(|_| accepts && live.at - born <= WEEK) {
+                    // Its hours are still to be taught.
+                    live.follow.accept_past(span, &[]);
+                }
+                let opened = matches!(turn, Some(Turn::Opened(_)));
                 match live.at - born {
                     _ if !opened => {}
                     ..=DAY => first_day += 1,
@@ -229,9 +232,9 @@ fn false_alarms() -> bool {
         }
         let a_day = |alarms: i32, days: f64| f64::from(alarms) / days * 100.0 / DLQS as f64;
         let rate = a_day(later, 28.0);
-        met &= rate <= FALSE_ALARMS_A_DAY;
-        let goal = verdict(rate <= FALSE_ALARMS_A_DAY);
-        println!("{name:<34}{:>10.2}{:>12.2}{rate:>12.2}  <= {FALSE_ALARMS_A_DAY} {goal}", a_day(first_day, 1.0), a_day(first_week, 6.0));
+        met &= rate <= FALSE_ALARMS_A_DAY || !has_goal;
+        let goal = if has_goal { format!("<= {FALSE_ALARMS_A_DAY} {}", verdict(rate <= FALSE_ALARMS_A_DAY)) } else { "none".to_owned() };
+        println!("{name:<34}{:>10.2}{:>12.2}{rate:>12.2}  {goal}", a_day(first_day, 1.0), a_day(first_week, 6.0));
     }
     met
 }
@@ -339,7 +342,7 @@ fn slow_leak() -> bool {
         let suggested = suggest(&depth, &depths[..before]).unwrap();
         let depth = Rule::new(Terms { threshold: suggested.threshold, clear: suggested.clear, ..depth }).unwrap();
         let age = built_in(START).into_iter().find(|terms| terms.measure == Measure::OldestAge).unwrap();
-        let first = |fired: Vec<alert::Fired>| fired.first().map_or(i64::MAX, |fired| fired.at_ms - leaks_from);
+        let first = |fired: Vec<Fired>| fired.first().map_or(i64::MAX, |fired| fired.at_ms - leaks_from);
         by_depth.push(first(back_test(&depth, depths[before..].iter().copied())));
         by_age.push(first(back_test(&Rule::new(age).unwrap(), ages)));
     }
@@ -354,7 +357,9 @@ fn slow_leak() -> bool {
     let hidden = by_depth.iter().filter(|ms| **ms > 4 * DAY).count();
     println!("\nslow leak: 1 of 100 is left from the third week on ({DLQS} DLQs, weekdays 60/h)");
     let ([depth_median, depth_worst], [age_median, age_worst]) = (hours(by_depth), hours(by_age));
-    println!("  the depth rule suggested from two weeks of history: median {depth_median}, worst {depth_worst} ({hidden} of {DLQS} not within 4 days)");
+    println!(
+        "  the depth rule suggested from two weeks of history: median {depth_median}, worst {depth_worst} ({hidden} of {DLQS} not within 4 days)"
+    );
     println!("  the built-in rule on the oldest age (3 days): median {age_median}, worst {age_worst}  goal: all found {}", verdict(met));
     met
 }
@@ -403,7 +408,17 @@ fn cost() -> bool {
     let tick = Duration::from_millis(TICK as u64);
     let share = worst.as_secs_f64() / tick.as_secs_f64() + hourly.as_secs_f64() / 3_600.0;
     let met = share < CORE;
-    println!("\ncost of {MANY} DLQs with {} rules each, every {} s (no store): median {median:?}, worst {worst:?} a look; {hourly:?} an hour to teach them", rules.len(), TICK / SECOND);
-    println!("  {:.3} % of one core, {told} notifications of severity up to {:?}  goal < {} % {}", share * 100.0, Severity::Critical, CORE * 100.0, verdict(met));
+    println!(
+        "\ncost of {MANY} DLQs with {} rules each, every {} s (no store): median {median:?}, worst {worst:?} a look; {hourly:?} an hour to teach them",
+        rules.len(),
+        TICK / SECOND
+    );
+    println!(
+        "  {:.3} % of one core, {told} notifications of severity up to {:?}  goal < {} % {}",
+        share * 100.0,
+        Severity::Critical,
+        CORE * 100.0,
+        verdict(met)
+    );
     met
 }
