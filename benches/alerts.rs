@@ -224,8 +224,8 @@ fn false_alarms() -> bool {
                 let opened = matches!(turn, Some(Turn::Opened(_)));
                 match live.at - born {
                     _ if !opened => {}
-                    ..=DAY => first_day += 1,
-                    ..=WEEK => first_week += 1,
+                    age if age <= DAY => first_day += 1,
+                    age if age <= WEEK => first_week += 1,
                     _ => later += 1,
                 }
             }

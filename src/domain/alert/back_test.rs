@@ -233,6 +233,25 @@ mod tests {
     }
 
     #[test]
+    fn a_first_reading_pages_nobody_and_a_leak_from_then_on_is_found() {
+        let of =
+            |measure: Measure| Rule::new(super::super::built_in(NOW).into_iter().find(|terms| terms.measure == measure).unwrap()).unwrap();
+        let minutes = |range: std::ops::Range<i64>, observed: fn(i64) -> Observation| -> Vec<(i64, Observation)> {
+            range.map(|minute| (NOW + minute * MINUTE_MS, observed(minute))).collect()
+        };
+        // Whatever is at the start of a topic is about to expire until it is taken in.
+        let mut reading = minutes(0..25, |_| Observation::Value(0.0));
+        reading.extend(minutes(25..600, |_| Observation::Nothing));
+        assert_eq!(back_test(&of(Measure::AtRisk), reading), vec![]);
+        let lost = back_test(&of(Measure::AtRisk), minutes(0..600, |minute| Observation::Value(((30 * 60 - 4 * minute) * 60) as f64)));
+        assert!(matches!(lost[..], [Fired { severity: Severity::Critical, until_ms: None, .. }]), "{lost:?}");
+        // Three-year-old messages lie before the line; what is left open after it is found after three days.
+        let leak = back_test(&of(Measure::OldestAge), minutes(0..6_000, |minute| Observation::Value((minute * 60) as f64)));
+        assert!(matches!(leak[..], [Fired { at_ms, .. }] if at_ms == NOW + 3 * DAY_MS), "{leak:?}");
+        assert!(super::super::built_in(NOW).iter().all(|terms| terms.measure != Measure::Depth));
+    }
+
+    #[test]
     fn too_little_history_suggests_nothing() {
         assert_eq!(suggest(&terms(Measure::Depth, 1.0, 1.0), &[]).unwrap_err(), "nothing was measured yet");
         let hour = week(|_| 1.0)[..5].to_vec();

@@ -94,8 +94,8 @@ struct Spread {
 impl Spread {
     fn of_width(&self, width_ms: i64) -> f64 {
         match width_ms {
-            ..=300_000 => self.minutes_5,
-            ..=1_800_000 => self.minutes_15,
+            width if width <= 5 * MINUTE_MS => self.minutes_5,
+            width if width <= 30 * MINUTE_MS => self.minutes_15,
             _ => self.hours_2,
         }
     }
