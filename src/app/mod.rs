@@ -246,7 +246,8 @@ fn start_jobs<'a>(
 fn start_heartbeat(supervisor: &mut Supervisor, settings: &Settings, notify: &Notify, sender: Sender, statuses: &[ClusterStatus]) {
     let Some(url) = settings.heartbeat_url.clone() else { return };
     let seconds = |seconds: u64| Duration::from_secs(seconds);
-    let own = settings.clusters.iter().map(|cluster| Watched::new(format!("intake:{}", cluster.name), seconds(cluster.discovery_interval_s)));
+    let own =
+        settings.clusters.iter().map(|cluster| Watched::new(format!("intake:{}", cluster.name), seconds(cluster.discovery_interval_s)));
     let mut shared: Vec<Watched> = settings
         .clusters
         .iter()

@@ -157,7 +157,9 @@ impl Sender {
             .retry(reqwest::retry::never())
             .user_agent(concat!("lazaret/", env!("CARGO_PKG_VERSION")));
         let builder = if addresses.is_empty() { builder } else { builder.resolve_to_addrs(&target.host, addresses) };
-        builder.build().map_err(|_| SendError::Unusable("there is no HTTP client; look whether this machine has certificates of authorities"))
+        builder
+            .build()
+            .map_err(|_| SendError::Unusable("there is no HTTP client; look whether this machine has certificates of authorities"))
     }
 
     async fn answer(&self, target: &Target, request: reqwest::RequestBuilder) -> Result<Answer, SendError> {

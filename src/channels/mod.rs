@@ -49,7 +49,8 @@ impl Destination {
         match (kind, self.key.as_deref()) {
             (ChannelKind::PagerDuty, Some(key)) if key.len() == 32 && key.bytes().all(|byte| byte.is_ascii_alphanumeric()) => Ok(()),
             (ChannelKind::PagerDuty, _) => {
-                Err("an integration key has 32 letters and digits: copy it from an Events API v2 integration of the PagerDuty service".to_owned())
+                Err("an integration key has 32 letters and digits: copy it from an Events API v2 integration of the PagerDuty service"
+                    .to_owned())
             }
             (ChannelKind::Webhook, Some(key)) if signing_key(key).is_some() => Ok(()),
             (ChannelKind::Webhook, _) => Err(format!(
@@ -139,7 +140,8 @@ pub async fn deliver(sender: &Sender, clock: &Clock, kind: ChannelKind, to: &Des
         }
         Err(failure) => {
             let why = to.redacted(&failure.to_string());
-            let verdict = if failure.is_final() { Verdict::Final(why.clone()) } else { Verdict::Retry { after_ms: None, why: why.clone() } };
+            let verdict =
+                if failure.is_final() { Verdict::Final(why.clone()) } else { Verdict::Retry { after_ms: None, why: why.clone() } };
             Attempt { took_ms, status: None, body: None, error: Some(why), verdict }
         }
     }

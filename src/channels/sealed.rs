@@ -24,7 +24,8 @@ pub enum SealError {
 pub fn seal(key: &[u8; 32], uid: &str, destination: &Destination, nonce: [u8; NONCE]) -> Vec<u8> {
     let plain = serde_json::to_vec(destination).expect("two texts have a JSON form");
     let payload = Payload { msg: &plain, aad: uid.as_bytes() };
-    let sealed = XChaCha20Poly1305::new(key.into()).encrypt(&XNonce::from(nonce), payload).expect("a few kilobytes are not too long to be sealed");
+    let sealed =
+        XChaCha20Poly1305::new(key.into()).encrypt(&XNonce::from(nonce), payload).expect("a few kilobytes are not too long to be sealed");
     [&[VERSION][..], &nonce, &sealed].concat()
 }
 

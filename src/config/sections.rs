@@ -4,8 +4,8 @@ use super::reader::{Section, Wrong};
 use super::{
     Audit, Auth, Channels, Config, Database, Dlq, Instance, Purpose, Retention, Server, audit_key, clusters, dlqs, ledgers, schemas, values,
 };
-use crate::domain::egress::AllowList;
 use crate::domain::classify::{ClassRule, FailureClass, HeaderRule};
+use crate::domain::egress::AllowList;
 use crate::domain::settings::Secret;
 use crate::domain::terms::ApprovalTerms;
 

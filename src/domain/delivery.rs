@@ -110,13 +110,16 @@ fn refusal(kind: ChannelKind, status: u16) -> String {
     let service = kind.title();
     match (kind, status) {
         (ChannelKind::PagerDuty, 400) => {
-            "PagerDuty refuses the event. Most often the integration key is not one of an Events API v2 integration: give that key".to_owned()
+            "PagerDuty refuses the event. Most often the integration key is not one of an Events API v2 integration: give that key"
+                .to_owned()
         }
         (ChannelKind::Webhook, 400) => "the receiver refuses the message. Its own log says why".to_owned(),
         (ChannelKind::Webhook, 401 | 403) => "the receiver does not let it in. Compare the signing secret on both sides".to_owned(),
         (ChannelKind::Webhook, 410) => "the receiver says that it is gone for good. Remove the channel, or give another URL".to_owned(),
         (_, 400) => format!("{service} refuses the message. The answer below says why; if it says nothing, make the URL anew in {service}"),
-        (_, 401 | 403) => format!("{service} does not let it in: the URL was revoked, or posting is not allowed there. Make a new one in {service}"),
+        (_, 401 | 403) => {
+            format!("{service} does not let it in: the URL was revoked, or posting is not allowed there. Make a new one in {service}")
+        }
         (_, 404) => format!("{service} does not know the URL: it was deleted, or not copied whole. Make a new one in {service}"),
         (_, 410) => format!("what the URL led to is gone or archived in {service}. Make a new one"),
         (_, 413) => format!("the message is too large for {service}: a fault of Lazaret's, please report it"),

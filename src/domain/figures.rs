@@ -55,4 +55,3 @@ pub fn exact(number: i64) -> String {
     }
     text
 }
-

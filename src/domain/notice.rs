@@ -267,7 +267,9 @@ impl Notice {
         };
         match &self.event {
             NoticeEvent::Firing { severity, alert: facts } => alert(*severity, facts, ""),
-            NoticeEvent::SeverityRaised { from, severity, alert: facts } => alert(*severity, facts, &format!("was {}, now ", from.as_str())),
+            NoticeEvent::SeverityRaised { from, severity, alert: facts } => {
+                alert(*severity, facts, &format!("was {}, now ", from.as_str()))
+            }
             NoticeEvent::Repeat { severity, alert: facts } => alert(*severity, facts, "still "),
             NoticeEvent::Acknowledged { by, .. } => format!("[ACKNOWLEDGED] {topic} · by {}", cut(&plain(by), NAME_IN_LINE)),
             NoticeEvent::Resolved { end, .. } => format!("[RESOLVED] {topic}{}", ended(end)),
@@ -382,7 +384,8 @@ fn alert_facts(alert: &AlertFacts) -> Vec<(&'static str, String)> {
         (Some(depth), None) => exact(depth),
         (None, _) => UNKNOWN.to_owned(),
     };
-    let arrivals = alert.arrivals_per_min.filter(|rate| rate.is_finite()).map_or_else(|| UNKNOWN.to_owned(), |rate| format!("{}/min", short(rate)));
+    let arrivals =
+        alert.arrivals_per_min.filter(|rate| rate.is_finite()).map_or_else(|| UNKNOWN.to_owned(), |rate| format!("{}/min", short(rate)));
     let usual = alert.usual_per_min.filter(|(low, high)| low.is_finite() && high.is_finite());
     let usual = usual.map_or_else(String::new, |(low, high)| format!(", usual {}-{}", short(low), short(high)));
     let mut facts = vec![
@@ -538,7 +541,10 @@ mod tests {
         }
         let known = AlertFacts { depth: Some(0), arrivals_per_min: Some(0.0), usual_per_min: Some((0.25, 12.4)), ..alert() };
         let facts = alert_facts(&known);
-        assert!(facts.contains(&("Depth", "0 (+3 in 1 h)".to_owned())) && facts.contains(&("Arrivals", "0/min, usual 0.3-12".to_owned())), "{facts:?}");
+        assert!(
+            facts.contains(&("Depth", "0 (+3 in 1 h)".to_owned())) && facts.contains(&("Arrivals", "0/min, usual 0.3-12".to_owned())),
+            "{facts:?}"
+        );
     }
 
     #[test]

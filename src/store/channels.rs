@@ -171,7 +171,8 @@ pub async fn change(tx: &mut Tx, id: i64, version: i64, change: &ChannelChange<'
 /// # Errors
 /// The database could not be asked.
 pub async fn remove(tx: &mut Tx, id: i64, version: i64, by: &str, now_ms: i64) -> Result<bool, StoreError> {
-    const SQL: &str = "UPDATE channels SET version = version + 1, changed_by = $3, changed_at_ms = $4, removed_at_ms = $4, sealed = NULL, hint = NULL
+    const SQL: &str =
+        "UPDATE channels SET version = version + 1, changed_by = $3, changed_at_ms = $4, removed_at_ms = $4, sealed = NULL, hint = NULL
          WHERE id = $1 AND version = $2 AND removed_at_ms IS NULL";
     in_tx!(tx, |connection| {
         let query = sqlx::query::<Db>(SQL).bind(id).bind(version).bind(text(by)).bind(now_ms);

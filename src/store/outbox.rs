@@ -160,7 +160,8 @@ struct NewRow {
 async fn insert(tx: &mut Tx, notice: &Notice, row: &NewRow) -> Result<Option<i64>, StoreError> {
     // A disabled channel can be tested.
     const KIND: &str = "SELECT kind FROM channels WHERE id = $1 AND removed_at_ms IS NULL AND (NOT disabled OR $2 = 'failed')";
-    const ADD: &str = "INSERT INTO outbox (channel_id, created_at_ms, due_at_ms, give_up_at_ms, ended_at_ms, attempts, event_id, dedup_key, event, state,
+    const ADD: &str =
+        "INSERT INTO outbox (channel_id, created_at_ms, due_at_ms, give_up_at_ms, ended_at_ms, attempts, event_id, dedup_key, event, state,
             headline, notice, body)
          VALUES ($1, $2, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12) ON CONFLICT (event_id, channel_id) DO NOTHING RETURNING id";
     let kind: Option<String> = in_tx!(tx, |connection| {
@@ -209,7 +210,8 @@ pub async fn begin(store: &Store, due: &Due, now_ms: i64, in_doubt_until_ms: i64
 /// The database could not be asked.
 pub async fn finish(store: &Store, begun: &Begun, finished: &Finished<'_>, now_ms: i64) -> Result<bool, StoreError> {
     const LOG: &str = "UPDATE outbox_attempts SET took_ms = $2, status = $3, body = $4, error = $5 WHERE id = $1";
-    const ROW: &str = "UPDATE outbox SET version = version + 1, state = $3, due_at_ms = $4, ended_at_ms = $5 WHERE id = $1 AND version = $2";
+    const ROW: &str =
+        "UPDATE outbox SET version = version + 1, state = $3, due_at_ms = $4, ended_at_ms = $5 WHERE id = $1 AND version = $2";
     const CHANNEL: &str = "UPDATE channels SET not_before_ms = $2, failures = $3 WHERE id = $1";
     let ended_at_ms = (finished.state != DeliveryState::Waiting).then_some(now_ms);
     let mut tx = store.begin().await?;
@@ -233,7 +235,8 @@ pub async fn finish(store: &Store, begun: &Begun, finished: &Finished<'_>, now_m
 /// # Errors
 /// The database could not be asked.
 pub async fn send_again(tx: &mut Tx, id: i64, version: i64, now_ms: i64) -> Result<bool, StoreError> {
-    const SQL: &str = "UPDATE outbox SET version = version + 1, state = 'waiting', due_at_ms = $3, give_up_at_ms = $4, ended_at_ms = NULL, attempts = 0
+    const SQL: &str =
+        "UPDATE outbox SET version = version + 1, state = 'waiting', due_at_ms = $3, give_up_at_ms = $4, ended_at_ms = NULL, attempts = 0
          WHERE id = $1 AND version = $2 AND state <> 'waiting'";
     in_tx!(tx, |connection| {
         let query = sqlx::query::<Db>(SQL).bind(id).bind(version).bind(now_ms).bind(now_ms.saturating_add(GIVE_UP_AFTER_MS));
@@ -246,7 +249,8 @@ pub async fn send_again(tx: &mut Tx, id: i64, version: i64, now_ms: i64) -> Resu
 /// # Errors
 /// The database could not be asked.
 pub async fn give_up_all(tx: &mut Tx, channel_id: i64, now_ms: i64) -> Result<u64, StoreError> {
-    const SQL: &str = "UPDATE outbox SET version = version + 1, state = 'given_up', ended_at_ms = $2 WHERE channel_id = $1 AND state = 'waiting'";
+    const SQL: &str =
+        "UPDATE outbox SET version = version + 1, state = 'given_up', ended_at_ms = $2 WHERE channel_id = $1 AND state = 'waiting'";
     in_tx!(tx, |connection| { sqlx::query::<Db>(SQL).bind(channel_id).bind(now_ms).execute(&mut *connection).await?.rows_affected() })
 }
 
@@ -355,7 +359,8 @@ impl Store {
     /// The database could not be asked.
     pub async fn sweep_outbox(&self, before_ms: i64, limit: i64) -> Result<u64, StoreError> {
         const OLD: &str = "DELETE FROM outbox_attempts WHERE outbox_id IN (SELECT id FROM outbox WHERE ended_at_ms < $1 ORDER BY ended_at_ms, id LIMIT $2)";
-        const ROWS: &str = "DELETE FROM outbox WHERE id IN (SELECT id FROM outbox WHERE ended_at_ms < $1 ORDER BY ended_at_ms, id LIMIT $2)";
+        const ROWS: &str =
+            "DELETE FROM outbox WHERE id IN (SELECT id FROM outbox WHERE ended_at_ms < $1 ORDER BY ended_at_ms, id LIMIT $2)";
         transaction!(self, |tx| {
             sqlx::query::<Db>(OLD).bind(before_ms).bind(limit).execute(&mut *tx).await?;
             sqlx::query::<Db>(ROWS).bind(before_ms).bind(limit).execute(&mut *tx).await?.rows_affected()
@@ -377,7 +382,12 @@ impl Store {
             (raw, attempts)
         })?;
         let of = |id: i64| attempts.iter().filter(|attempt| attempt.outbox_id == id).cloned().collect();
-        raw.into_iter().map(|raw| { let id = raw.id; raw.with(of(id)) }).collect()
+        raw.into_iter()
+            .map(|raw| {
+                let id = raw.id;
+                raw.with(of(id))
+            })
+            .collect()
     }
 
     /// One delivery with its attempts.
@@ -386,7 +396,8 @@ impl Store {
     /// As [`Store::due_deliveries`].
     pub async fn delivery(&self, id: i64) -> Result<Option<Delivery>, StoreError> {
         const ROW: &str = select_deliveries!("id = $1");
-        const ATTEMPTS: &str = "SELECT id, outbox_id, at_ms, took_ms, status, body, error FROM outbox_attempts WHERE outbox_id = $1 ORDER BY id";
+        const ATTEMPTS: &str =
+            "SELECT id, outbox_id, at_ms, took_ms, status, body, error FROM outbox_attempts WHERE outbox_id = $1 ORDER BY id";
         let (raw, attempts) = read!(self, |pool| {
             let raw = sqlx::query_as::<Db, RawDelivery>(ROW).bind(id).fetch_optional(pool).await?;
             let attempts = sqlx::query_as::<Db, LoggedAttempt>(ATTEMPTS).bind(id).fetch_all(pool).await?;
@@ -410,7 +421,9 @@ impl Store {
     /// # Errors
     /// As [`Store::due_deliveries`].
     pub async fn last_deliveries(&self) -> Result<Vec<Delivery>, StoreError> {
-        const ROWS: &str = select_deliveries!("id IN (SELECT (SELECT o.id FROM outbox o WHERE o.channel_id = c.id ORDER BY o.id DESC LIMIT 1) FROM channels c)");
+        const ROWS: &str = select_deliveries!(
+            "id IN (SELECT (SELECT o.id FROM outbox o WHERE o.channel_id = c.id ORDER BY o.id DESC LIMIT 1) FROM channels c)"
+        );
         const ATTEMPTS: &str = "SELECT id, outbox_id, at_ms, took_ms, status, body, error FROM outbox_attempts WHERE id IN (
                 SELECT (SELECT a.id FROM outbox_attempts a WHERE a.outbox_id = (SELECT o.id FROM outbox o WHERE o.channel_id = c.id ORDER BY o.id DESC LIMIT 1)
                     ORDER BY a.id DESC LIMIT 1) FROM channels c)";
@@ -419,6 +432,11 @@ impl Store {
             (raw, sqlx::query_as::<Db, LoggedAttempt>(ATTEMPTS).fetch_all(pool).await?)
         })?;
         let of = |id: i64| attempts.iter().filter(|attempt| attempt.outbox_id == id).cloned().collect();
-        raw.into_iter().map(|raw| { let id = raw.id; raw.with(of(id)) }).collect()
+        raw.into_iter()
+            .map(|raw| {
+                let id = raw.id;
+                raw.with(of(id))
+            })
+            .collect()
     }
 }

@@ -49,8 +49,7 @@ fn description(message: &Message, budget: Budget) -> String {
     let mut parts: Vec<String> = message.detail.iter().map(|detail| escaped(detail, budget.text)).collect();
     parts.extend(message.shown_lines(budget).iter().map(|line| escaped(line, budget.text)));
     let links = message.shown_links(budget).iter();
-    let links: Vec<String> =
-        links.map(|(label, url)| format!("[{label}]({})", url.replace('(', "%28").replace(')', "%29"))).collect();
+    let links: Vec<String> = links.map(|(label, url)| format!("[{label}]({})", url.replace('(', "%28").replace(')', "%29"))).collect();
     if !links.is_empty() {
         parts.push(links.join(" · "));
     }
@@ -72,6 +71,7 @@ fn units(value: &Value) -> usize {
 
 /// What Discord adds up: title, description, names and values of fields, footer.
 fn embed_units(embed: &Value) -> usize {
-    let fields = embed["fields"].as_array().map_or(0, |fields| fields.iter().map(|field| units(&field["name"]) + units(&field["value"])).sum());
+    let fields =
+        embed["fields"].as_array().map_or(0, |fields| fields.iter().map(|field| units(&field["name"]) + units(&field["value"])).sum());
     units(&embed["title"]) + units(&embed["description"]) + units(&embed["footer"]["text"]) + fields
 }

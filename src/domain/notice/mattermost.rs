@@ -24,9 +24,7 @@ pub(super) fn render(notice: &Notice) -> Vec<u8> {
         if !written.is_empty() {
             parts.push(written.join(" · "));
         }
-        let field = |(label, value): &(&str, String)| {
-            json!({ "title": label, "value": harmless(&cut(value, budget.text)), "short": value.chars().count() <= 40 })
-        };
+        let field = |(label, value): &(&str, String)| json!({ "title": label, "value": harmless(&cut(value, budget.text)), "short": value.chars().count() <= 40 });
         let fields: Vec<Value> = message.facts.iter().map(field).collect();
         let first_line = cut(&message.first_line, TITLE);
         let mut attachment = json!({

@@ -33,7 +33,8 @@ pub(super) fn render(notice: &Notice) -> Vec<u8> {
         if !lines.is_empty() {
             details.insert("Alerts".to_owned(), json!(lines));
         }
-        let source = notice.dlq.as_ref().map_or_else(|| "Lazaret".to_owned(), |dlq| super::plain(&format!("{}/{}", dlq.cluster, dlq.topic)));
+        let source =
+            notice.dlq.as_ref().map_or_else(|| "Lazaret".to_owned(), |dlq| super::plain(&format!("{}/{}", dlq.cluster, dlq.topic)));
         let mut payload = json!({
             "summary": cut(&message.first_line, SUMMARY),
             "source": cut(&source, SOURCE),

@@ -37,8 +37,7 @@ pub(super) fn render(notice: &Notice) -> Vec<u8> {
         }
         body.push(json!({ "type": "TextBlock", "text": message.context, "isSubtle": true, "size": "Small", "wrap": true }));
         let links = message.shown_links(budget).iter().take(ACTIONS);
-        let actions: Vec<Value> =
-            links.map(|(label, url)| json!({ "type": "Action.OpenUrl", "title": label, "url": url })).collect();
+        let actions: Vec<Value> = links.map(|(label, url)| json!({ "type": "Action.OpenUrl", "title": label, "url": url })).collect();
         json!({
             "type": "message",
             "summary": first_line,

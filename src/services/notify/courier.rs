@@ -240,7 +240,10 @@ mod tests {
     #[test]
     fn what_the_service_asks_for_holds_the_message_and_the_channel() {
         let next = concluded(&due(0, 0), &retry(Some(30_000)), NOW, 7);
-        assert_eq!((next.state, next.due_at_ms, next.hold), (DeliveryState::Waiting, NOW + 30_000, Hold { not_before_ms: NOW + 30_000, failures: 1 }));
+        assert_eq!(
+            (next.state, next.due_at_ms, next.hold),
+            (DeliveryState::Waiting, NOW + 30_000, Hold { not_before_ms: NOW + 30_000, failures: 1 })
+        );
         let years = concluded(&due(0, 0), &retry(Some(i64::MAX)), NOW, 7);
         assert_eq!((years.due_at_ms, years.hold.not_before_ms), (NOW + DAY, NOW + DAY));
     }

@@ -217,7 +217,8 @@ impl Notify {
         }
         let mut event = Event::new(now_ms, by, Action::ChannelChanged, subject(id));
         event.before = Some(json!({ "name": channel.name, "host": channel.host, "owners": channel.owners.to_text() }));
-        let (host, owners) = (secret.as_ref().map_or(&channel.host, |secret| &secret.host), change.owners.as_ref().unwrap_or(&channel.owners));
+        let (host, owners) =
+            (secret.as_ref().map_or(&channel.host, |secret| &secret.host), change.owners.as_ref().unwrap_or(&channel.owners));
         event.after = Some(json!({
             "name": name.unwrap_or(&channel.name), "host": host, "owners": owners.to_text(), "secret_changed": secret.is_some()
         }));
@@ -274,7 +275,8 @@ impl Notify {
         let now_ms = self.clock.now_ms();
         let notice = self.test_notice(&by.actor, event_id(now_ms, random()?), now_ms);
         let mut tx = self.store.begin().await?;
-        let begun = outbox::begin_test(&mut tx, &notice, id, now_ms).await?.ok_or_else(|| NotifyError::NotFound(format!("channel {id}")))?;
+        let begun =
+            outbox::begin_test(&mut tx, &notice, id, now_ms).await?.ok_or_else(|| NotifyError::NotFound(format!("channel {id}")))?;
         let mut event = Event::new(now_ms, by, Action::ChannelTested, subject(id));
         event.after = Some(json!({ "kind": channel.kind, "name": channel.name, "host": channel.host, "event_id": notice.event_id }));
         audit::append(&mut tx, &event).await?;
@@ -297,7 +299,9 @@ impl Notify {
         let sentence = match (&attempt.error, channel.kind) {
             (Some(why), _) => format!("Not delivered. {why}."),
             (None, ChannelKind::PagerDuty) => "Delivered. PagerDuty has opened an incident for it: resolve it there.".to_owned(),
-            (None, ChannelKind::Teams) => "Accepted. Teams posts it a little later; if it does not come, look at the workflow's runs.".to_owned(),
+            (None, ChannelKind::Teams) => {
+                "Accepted. Teams posts it a little later; if it does not come, look at the workflow's runs.".to_owned()
+            }
             (None, _) => "Delivered.".to_owned(),
         };
         Ok(Tested { delivered, status: attempt.status, body: attempt.body, took_ms: attempt.took_ms, sentence })

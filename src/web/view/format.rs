@@ -1,7 +1,7 @@
 //! Numbers, ages and instants as pages show them. Unknown is an em dash, never a zero.
 
-pub use crate::domain::figures::{age, exact, utc};
 use crate::domain::figures::{DAY, HOUR, MINUTE, SECOND, instant};
+pub use crate::domain::figures::{age, exact, utc};
 
 /// What stands for "not known".
 pub const UNKNOWN: &str = "—";

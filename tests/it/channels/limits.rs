@@ -145,7 +145,10 @@ fn a_long_digest_says_how_many_it_leaves_out() {
         let text = String::from_utf8(render(kind, &digest)).unwrap();
         let shown = (0..300).filter(|n| text.contains(&format!("orders.{n}.DLQ"))).count();
         // The worst stands in the first line, too.
-        assert!(text.contains(&format!("and {} more", 300 - shown)) || text.contains(&format!("and {} more", 301 - shown)), "{kind:?}: {shown} {text}");
+        assert!(
+            text.contains(&format!("and {} more", 300 - shown)) || text.contains(&format!("and {} more", 301 - shown)),
+            "{kind:?}: {shown} {text}"
+        );
         assert!(shown >= 10, "{kind:?}: {shown}");
     }
 }
@@ -167,7 +170,10 @@ fn unknown_is_null_in_a_webhook() {
     (unknown.depth, unknown.arrivals_per_min, unknown.usual_per_min) = (None, Some(f64::INFINITY), None);
     let event = NoticeEvent::Firing { severity: Severity::Warning, alert: unknown };
     let value: Value = serde_json::from_slice(&render(ChannelKind::Webhook, &notice(1, "a.DLQ", event))).unwrap();
-    assert!(value["metrics"]["depth"].is_null() && value["metrics"]["arrivals_per_min"].is_null() && value["baseline"].is_null(), "{value}");
+    assert!(
+        value["metrics"]["depth"].is_null() && value["metrics"]["arrivals_per_min"].is_null() && value["baseline"].is_null(),
+        "{value}"
+    );
     assert_eq!(value["metrics"]["oldest_age_s"], 11_520);
 }
 

@@ -26,7 +26,9 @@ use lazaret::domain::audit::By;
 use lazaret::domain::clock::Clock;
 use lazaret::domain::delivery::ChannelKind;
 use lazaret::domain::egress::AllowList;
-use lazaret::domain::notice::{AlertFacts, DigestLine, DlqName, Links, Notice, NoticeEvent, ReplayFacts, ResolveFacts, Severity, dedup_key, event_id};
+use lazaret::domain::notice::{
+    AlertFacts, DigestLine, DlqName, Links, Notice, NoticeEvent, ReplayFacts, ResolveFacts, Severity, dedup_key, event_id,
+};
 use lazaret::domain::settings::Secret;
 use lazaret::services::notify::courier::Courier;
 use lazaret::services::notify::{NewChannel, Notify};
@@ -58,7 +60,8 @@ impl Rig {
     fn with(store: &Store, clock: Clock, allow: &[&str], names: Names, patience: Duration) -> Rig {
         lazaret::app::use_ring();
         let allow = AllowList::parse(allow.iter().copied()).expect("places");
-        let notify = Notify::new(store.clone(), clock.clone(), Sender::scripted(allow, names, patience), "test").expect("the store has a key");
+        let notify =
+            Notify::new(store.clone(), clock.clone(), Sender::scripted(allow, names, patience), "test").expect("the store has a key");
         Rig { store: store.clone(), clock, courier: Courier::new(notify.clone()), notify }
     }
 
@@ -159,7 +162,11 @@ fn notice(n: u8, topic: &str, event: NoticeEvent) -> Notice {
 
 /// One of each kind that the snapshots show.
 fn one_of_each() -> Vec<(&'static str, Notice)> {
-    let line = |topic: &str, severity, measure: &str| DigestLine { severity, dlq: DlqName { cluster: "main".into(), topic: topic.into() }, measure: measure.into() };
+    let line = |topic: &str, severity, measure: &str| DigestLine {
+        severity,
+        dlq: DlqName { cluster: "main".into(), topic: topic.into() },
+        measure: measure.into(),
+    };
     let digest = NoticeEvent::Digest {
         severity: Severity::Critical,
         total: 12,
@@ -174,7 +181,10 @@ fn one_of_each() -> Vec<(&'static str, Notice)> {
         ("firing", notice(1, "payments.wallet.DLQ", firing())),
         ("resolved", notice(1, "payments.wallet.DLQ", resolved())),
         ("digest", Notice { event: digest, ..bare.clone() }),
-        ("approval wanted", Notice { links: review.clone(), ..notice(1, "payments.wallet.DLQ", NoticeEvent::ApprovalWanted { replay: replay() }) }),
+        (
+            "approval wanted",
+            Notice { links: review.clone(), ..notice(1, "payments.wallet.DLQ", NoticeEvent::ApprovalWanted { replay: replay() }) },
+        ),
         ("emergency", Notice { links: review, ..notice(1, "payments.wallet.DLQ", NoticeEvent::EmergencyReplay { replay: replay() }) }),
         ("test", Notice { event: NoticeEvent::Test { by: "ana".into(), instance: "lookout".into() }, ..bare }),
     ]
