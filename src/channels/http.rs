@@ -216,8 +216,10 @@ fn is_about_certificates(error: &reqwest::Error) -> bool {
     false
 }
 
-/// rustls' error, bare or inside of the one of input and output that tokio makes of it.
+/// rustls' error, bare or inside of errors of input and output: tokio makes one of it, and hyper another of that.
 fn tls_error<'a>(error: &'a (dyn std::error::Error + 'static)) -> Option<&'a rustls::Error> {
-    let inner = error.downcast_ref::<std::io::Error>().and_then(std::io::Error::get_ref);
-    inner.and_then(|inner| inner.downcast_ref::<rustls::Error>()).or_else(|| error.downcast_ref::<rustls::Error>())
+    match error.downcast_ref::<std::io::Error>() {
+        Some(outer) => tls_error(outer.get_ref()?),
+        None => error.downcast_ref::<rustls::Error>(),
+    }
 }

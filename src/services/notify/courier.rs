@@ -48,7 +48,6 @@ impl Courier {
 
     /// Delivers until the token is cancelled; then ends what is under way and begins nothing more.
     pub async fn run(&self, token: &CancellationToken) {
-        let clock = &self.notify.clock;
         let (mut under_way, mut busy) = (FuturesUnordered::new(), HashSet::new());
         let (mut noted, mut tidied, mut failed) = (None, None, None::<String>);
         loop {

@@ -38,7 +38,11 @@ on_both_stores! {
         let rig = Rig::new(&store);
         for kind in ChannelKind::ALL {
             let receiver = Receiver::open(kind).await;
-            receiver.next(receiver::Next::Say(400, "bad /services/T00000000/B00000000/swordfishswordfish 0123456789abcdefghijklmnopqrstuv"));
+            // It repeats what it was sent: the address, and PagerDuty the key as well.
+            receiver.next(receiver::Next::Say(400, match kind {
+                ChannelKind::PagerDuty => "bad key 0123456789abcdefghijklmnopqrstuv at /services/T00000000/B00000000/swordfishswordfish",
+                _ => "bad address /services/T00000000/B00000000/swordfishswordfish",
+            }));
             let channel = rig.channel(kind.as_str(), &receiver).await;
             rig.notify.test(&ana(), channel).await.unwrap();
             rig.tell(&notice(1, "a.DLQ", firing()), &[channel]).await;

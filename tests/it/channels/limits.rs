@@ -24,18 +24,20 @@ const HOSTILE: [&str; 14] = [
     "<@123> <#4> <t:0> ",
 ];
 
-fn texts() -> impl Strategy<Value = String> {
+/// Boxed, here and below: what a strategy of strategies takes on the stack is more than a test's thread has.
+fn texts() -> BoxedStrategy<String> {
     let piece = prop_oneof![3 => (0..HOSTILE.len()).prop_map(|at| HOSTILE[at].to_owned()), 1 => any::<String>(), 1 => "[a-z.]{1,30}"];
-    (piece, prop_oneof![4 => 1_usize..4, 1 => 100_usize..3_000]).prop_map(|(piece, times)| piece.repeat(times))
+    (piece, prop_oneof![4 => 1_usize..4, 1 => 100_usize..3_000]).prop_map(|(piece, times)| piece.repeat(times)).boxed()
 }
 
-fn links() -> impl Strategy<Value = Option<String>> {
+fn links() -> BoxedStrategy<Option<String>> {
     prop_oneof![
         1 => Just(None),
         3 => (0_usize..1_500).prop_map(|length| Some(format!("https://lazaret.example/{}", "x)(".repeat(length / 3)))),
         1 => texts().prop_map(Some),
         1 => Just(Some("javascript:alert(1)".to_owned())),
     ]
+    .boxed()
 }
 
 fn severities() -> impl Strategy<Value = Severity> {
@@ -64,22 +66,23 @@ prop_compose! {
     }
 }
 
-fn events() -> impl Strategy<Value = NoticeEvent> {
+fn events() -> BoxedStrategy<NoticeEvent> {
     prop_oneof![
-        3 => (severities(), alerts()).prop_map(|(severity, alert)| NoticeEvent::Firing { severity, alert }),
-        1 => (severities(), severities(), alerts()).prop_map(|(from, severity, alert)| NoticeEvent::SeverityRaised { from, severity, alert }),
-        1 => (severities(), alerts()).prop_map(|(severity, alert)| NoticeEvent::Repeat { severity, alert }),
-        1 => (severities(), alerts(), texts()).prop_map(|(severity, alert, by)| NoticeEvent::Acknowledged { severity, alert, by }),
+        3 => (severities(), alerts().boxed()).prop_map(|(severity, alert)| NoticeEvent::Firing { severity, alert }),
+        1 => (severities(), severities(), alerts().boxed()).prop_map(|(from, severity, alert)| NoticeEvent::SeverityRaised { from, severity, alert }),
+        1 => (severities(), alerts().boxed()).prop_map(|(severity, alert)| NoticeEvent::Repeat { severity, alert }),
+        1 => (severities(), alerts().boxed(), texts()).prop_map(|(severity, alert, by)| NoticeEvent::Acknowledged { severity, alert, by }),
         1 => (severities(), texts(), any::<Option<i64>>(), any::<Option<i64>>(), any::<Option<i64>>()).prop_map(
             |(severity, rule, duration_s, peak, replayed)| NoticeEvent::Resolved { severity, end: ResolveFacts { rule, duration_s, peak, replayed } }
         ),
-        2 => (severities(), 0_usize..500, proptest::collection::vec(lines(), 0..60)).prop_map(
+        2 => (severities(), 0_usize..500, proptest::collection::vec(lines().boxed(), 0..60)).prop_map(
             |(severity, more, alerts)| NoticeEvent::Digest { severity, total: alerts.len() + more, alerts }
         ),
-        1 => replays().prop_map(|replay| NoticeEvent::ApprovalWanted { replay }),
-        1 => replays().prop_map(|replay| NoticeEvent::EmergencyReplay { replay }),
+        1 => replays().boxed().prop_map(|replay| NoticeEvent::ApprovalWanted { replay }),
+        1 => replays().boxed().prop_map(|replay| NoticeEvent::EmergencyReplay { replay }),
         1 => (texts(), texts()).prop_map(|(by, instance)| NoticeEvent::Test { by, instance }),
     ]
+    .boxed()
 }
 
 prop_compose! {
@@ -106,7 +109,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
     #[test]
-    fn each_service_would_take_it(notice in notices()) {
+    fn each_service_would_take_it(notice in notices().boxed()) {
         for kind in ChannelKind::ALL {
             let body = sent(kind, &notice);
             let value: Value = serde_json::from_slice(&body).map_err(|error| TestCaseError::fail(format!("{kind:?}: {error}")))?;
