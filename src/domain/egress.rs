@@ -327,7 +327,6 @@ mod tests {
         for bad in [
             "",
             "10.0.0.0/33",
-            "::1:9000",
             "hooks.internal:0",
             "hooks.internal:x",
             "https://hooks.internal",
