@@ -3,7 +3,7 @@
 //! The rooms, in the order in which a dead letter passes through them:
 //!
 //! - [`domain`]: pure rules. What a header means, which kind of failure it is, which group, how healthy a DLQ is.
-//! - [`kafka`], [`store`], [`ledger`], [`schema`]: adapters to the outside. They know the domain and not each other.
+//! - [`kafka`], [`store`], [`ledger`], [`schema`], [`channels`]: adapters to the outside. They know the domain and not each other.
 //! - [`services`]: use cases, one transaction each. They never import one another.
 //! - [`jobs`]: loops only: a timer or a stream, and one call of a service's `tick`.
 //! - [`web`] and [`api`]: pages and JSON over the same services.
@@ -11,7 +11,7 @@
 //! - [`app`]: the composition root, the only room that knows all the others. [`demo`] is known to it alone.
 //! - [`cli`]: the command line over config and app: arguments in, words and exit codes out.
 //!
-//! Arrows run one way: `domain <- {store, kafka, ledger, schema} <- services <- {jobs, web, api} <- app`. `tests/it/architecture.rs`
+//! Arrows run one way: `domain <- {store, kafka, ledger, schema, channels} <- services <- {jobs, web, api} <- app`. `tests/it/architecture.rs`
 //! fails on any other.
 
 pub mod domain;
@@ -20,6 +20,8 @@ pub mod domain;
 pub mod api;
 #[cfg(feature = "server")]
 pub mod app;
+#[cfg(feature = "server")]
+pub mod channels;
 #[cfg(feature = "server")]
 pub mod cli;
 #[cfg(feature = "server")]

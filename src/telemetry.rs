@@ -86,6 +86,8 @@ const COUNTERS: &[(&str, &str)] = &[
         "lazaret_replay_outcomes_total",
         "Messages that were sent, by what verification found of them; most returns are found by intake and not counted here",
     ),
+    ("lazaret_notice_attempts_total", "Attempts to deliver a notice, by kind of channel and what came of it; waiting: it is tried again"),
+    ("lazaret_notices_overdue_total", "Notices that were given up because their channel was held up for a day"),
     ("lazaret_job_restarts_total", "Jobs that ended or panicked and were started again"),
 ];
 
@@ -205,6 +207,27 @@ pub fn settled(cluster: &str, outcome: &'static str, messages: u64) {
 /// A job did what it is for.
 pub fn progress(job: &str, now_ms: i64) {
     gauge!("lazaret_last_progress_timestamp_seconds", "job" => job.to_owned()).set(now_ms as f64 / 1_000.0);
+}
+
+/// An attempt to deliver a notice came to this: `delivered`, `waiting` (it is tried again), `failed` or `given_up`. The error holds no secret.
+pub fn notice_attempted(kind: &'static str, channel: &str, outcome: &'static str, error: Option<&str>) {
+    match outcome {
+        "delivered" => tracing::info!(kind, channel, "notice delivered"),
+        "waiting" => tracing::warn!(kind, channel, error, "notice not delivered; it is tried again"),
+        _ => tracing::error!(kind, channel, outcome, error, "notice not delivered, and not tried again"),
+    }
+    counter!("lazaret_notice_attempts_total", "kind" => kind, "outcome" => outcome).increment(1);
+}
+
+/// Notices whose channel was held up for a day.
+pub fn notices_overdue(notices: u64) {
+    tracing::error!(notices, "notices given up: their channel was held up for a day");
+    counter!("lazaret_notices_overdue_total").increment(notices);
+}
+
+/// The heartbeat URL is not called, because these do not get on.
+pub fn heartbeat_held(jobs: &str) {
+    tracing::error!(jobs, "no heartbeat: these do not get on");
 }
 
 /// A chunk of a replay was in this phase of its execution for so long.

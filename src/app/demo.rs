@@ -10,6 +10,7 @@ pub use crate::demo::DEFAULT_FOLDER;
 use crate::demo::{DEFAULT_SEED, Demo, DemoOptions};
 use crate::domain::access::OwnerScope;
 use crate::domain::clock::Clock;
+use crate::domain::egress::AllowList;
 use crate::domain::settings::Secret;
 use crate::domain::terms::ApprovalTerms;
 use crate::telemetry;
@@ -93,5 +94,7 @@ fn settings(listen: String, demo: &Demo) -> Settings {
         ledgers: demo.ledgers.clone(),
         schemas: demo.schemas.clone(),
         class_rules: demo.class_rules.clone(),
+        allow_private: AllowList::default(),
+        heartbeat_url: None,
     }
 }

@@ -17,13 +17,16 @@ use metrics_exporter_prometheus::PrometheusHandle;
 use tokio_util::sync::CancellationToken;
 
 use self::audit_key::AuditKeyError;
+use crate::channels::Sender;
 use crate::config::ConfigError;
 use crate::domain::clock::Clock;
 use crate::domain::settings::ClusterSettings;
 use crate::jobs::Supervisor;
+use crate::jobs::heartbeat;
 use crate::jobs::hints;
 use crate::jobs::housekeeping::Housekeeping;
 use crate::jobs::intake::{IntakeJob, LIMITS};
+use crate::jobs::outbox::OutboxJob;
 use crate::jobs::replay::ReplayJob;
 use crate::jobs::review::ReviewJob;
 use crate::jobs::sampler::SamplerJob;
@@ -32,7 +35,9 @@ use crate::kafka::client::KafkaError;
 use crate::kafka::inspect::Inspector;
 use crate::services::access::{Access, AccessError};
 use crate::services::checkup::ClusterTests;
+use crate::services::heartbeat::{Heartbeat, Watched};
 use crate::services::intake::ClusterStatus;
+use crate::services::notify::{Notify, courier};
 use crate::services::replay::check::Checker;
 use crate::services::replay::executor::Timing;
 use crate::services::replay::{self, Replays};
@@ -106,6 +111,7 @@ pub struct Running {
     /// How each cluster's intake gets on.
     pub clusters: Vec<ClusterStatus>,
     pub access: Access,
+    pub notify: Notify,
     supervisor: Supervisor,
 }
 
@@ -152,6 +158,8 @@ pub async fn start(settings: Settings, clock: Clock) -> Result<Running, AppError
     let tests = ClusterTests::new(settings.clusters.clone(), settings.dlqs.clone(), clock.clone());
     let state = AppState::new(store.clone(), access.clone(), clock.clone(), web_options(&settings, &url))?;
     let replays = replays(&settings, &store, &clock, &inspectors);
+    let sender = Sender::new(settings.allow_private.clone());
+    let notify = Notify::new(store.clone(), clock.clone(), sender.clone(), &settings.instance_name)?;
     let state = state.with_clusters(clusters.clone()).with_cluster_tests(tests).with_replays(replays.clone());
     let state = match metrics() {
         Some(handle) => state.with_metrics(handle),
@@ -165,8 +173,9 @@ pub async fn start(settings: Settings, clock: Clock) -> Result<Running, AppError
         serve_http(&mut supervisor, "http:metrics", listener, web::metrics_router(state));
     }
     let setup_link = access.setup_token().await?.map(|token| format!("{url}/setup?token={token}"));
-    start_jobs(&mut supervisor, &settings, &replays, inspectors.into_iter().zip(&clusters))?;
-    Ok(Running { address, metrics_address, url, setup_link, clusters, access, supervisor })
+    start_heartbeat(&mut supervisor, &settings, &notify, sender, &clusters);
+    start_jobs(&mut supervisor, &settings, &replays, &notify, inspectors.into_iter().zip(&clusters))?;
+    Ok(Running { address, metrics_address, url, setup_link, clusters, access, notify, supervisor })
 }
 
 /// One client for look-ups in each cluster. Nothing is asked yet.
@@ -195,6 +204,7 @@ fn start_jobs<'a>(
     supervisor: &mut Supervisor,
     settings: &Settings,
     replays: &Replays,
+    notify: &Notify,
     handles: impl Iterator<Item = (Arc<Inspector>, &'a ClusterStatus)>,
 ) -> Result<(), AppError> {
     let Replays { store, clock, .. } = replays;
@@ -224,11 +234,31 @@ fn start_jobs<'a>(
     for cluster in replays.clusters.values().cloned() {
         ReplayJob { replays: replays.clone(), cluster, holder: holder.clone(), timing: Timing::of_lease(lease) }.spawn(supervisor);
     }
+    OutboxJob { notify: notify.clone(), holder: holder.clone(), lease }.spawn(supervisor);
     let reviews = Reviews { store: store.clone(), clock: clock.clone(), dlqs: settings.dlqs.clone().into() };
     ReviewJob { reviews, holder: holder.clone(), lease }.spawn(supervisor);
     let (store, clock, samples_fine) = (store.clone(), clock.clone(), settings.samples_fine);
     Housekeeping { store, clock, holder, lease, samples_fine }.spawn(supervisor);
     Ok(())
+}
+
+/// Watches what must get on, and tells the outside while it does.
+fn start_heartbeat(supervisor: &mut Supervisor, settings: &Settings, notify: &Notify, sender: Sender, statuses: &[ClusterStatus]) {
+    let Some(url) = settings.heartbeat_url.clone() else { return };
+    let seconds = |seconds: u64| Duration::from_secs(seconds);
+    let own =
+        settings.clusters.iter().map(|cluster| Watched::new(format!("intake:{}", cluster.name), seconds(cluster.discovery_interval_s)));
+    let mut shared: Vec<Watched> = settings
+        .clusters
+        .iter()
+        .map(|cluster| Watched::new(format!("sampler:{}", cluster.name), seconds(cluster.sample_interval_s)))
+        .collect();
+    shared.push(Watched::new(courier::JOB, courier::NOTED_EVERY));
+    let own: Vec<Watched> = own.collect();
+    let intake = own.iter().map(|watched| watched.job.clone()).zip(statuses.iter().cloned()).collect();
+    let (store, clock) = (notify.store.clone(), notify.clock.clone());
+    let heartbeat = Heartbeat::new(store, clock.clone(), sender, url, own, shared);
+    heartbeat::spawn(heartbeat, intake, clock, supervisor);
 }
 
 fn web_options(settings: &Settings, url: &str) -> WebOptions {

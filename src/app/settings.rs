@@ -6,6 +6,7 @@ use std::time::Duration;
 use super::audit_key::KeySource;
 use crate::config::Config;
 use crate::domain::classify::ClassRule;
+use crate::domain::egress::AllowList;
 use crate::domain::readiness::Checks;
 use crate::domain::settings::{ClusterSettings, DlqSettings, Secret};
 use crate::domain::terms::{ApprovalTerms, Ledger, ReplayTerms, Schema, SchemaKind, Tier};
@@ -38,6 +39,9 @@ pub struct Settings {
     pub ledgers: BTreeMap<String, Ledger>,
     pub schemas: BTreeMap<String, Schema>,
     pub class_rules: Vec<ClassRule>,
+    /// Places that channels may lead to although they are not public.
+    pub allow_private: AllowList,
+    pub heartbeat_url: Option<Secret>,
 }
 
 impl From<&Config> for Settings {
@@ -63,6 +67,8 @@ impl From<&Config> for Settings {
             ledgers: config.ledgers.clone(),
             schemas: config.schemas.clone(),
             class_rules: config.class_rules.clone(),
+            allow_private: config.channels.allow_private.clone(),
+            heartbeat_url: config.instance.heartbeat_url.clone(),
         }
     }
 }

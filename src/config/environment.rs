@@ -17,7 +17,7 @@ const NOT_OURS: [&str; 2] = ["LAZARET_LOG", "LAZARET_TEST_"];
 const PAIRS: [(&str, &str); 2] = [("url", "url_file"), ("url_file", "url")];
 
 const REMEDY: &str = "Use LAZARET_SECTION__KEY, for example LAZARET_SERVER__LISTEN, or LAZARET_CLUSTERS__MAIN__BOOTSTRAP_SERVERS; \
-                      [[dlq]], [[class_rules]], [ledgers], [schemas] and properties come from the file only";
+                      [[dlq]], [[class_rules]], [ledgers], [schemas], [channels] and properties come from the file only";
 
 /// Puts the variables into the table, notes under which name each key was given, and returns what cannot be understood.
 pub(super) fn apply(table: &mut Table, given_as: &mut BTreeMap<String, String>, environment: Vec<(String, String)>) -> Vec<Fault> {

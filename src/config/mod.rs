@@ -20,6 +20,7 @@ use std::path::{Path, PathBuf};
 
 use crate::domain::audit::AuditKey;
 use crate::domain::classify::ClassRule;
+use crate::domain::egress::AllowList;
 use crate::domain::settings::{ClusterSettings, DlqSettings, Secret};
 use crate::domain::terms::{ApprovalTerms, Ledger, Schema};
 
@@ -38,6 +39,7 @@ pub struct Config {
     pub approval: ApprovalTerms,
     pub retention: Retention,
     pub audit: Audit,
+    pub channels: Channels,
     /// By name.
     pub clusters: Vec<ClusterSettings>,
     pub ledgers: BTreeMap<String, Ledger>,
@@ -139,6 +141,13 @@ pub struct Retention {
 pub struct Audit {
     /// What `key_file` holds. None: not given, so it lies beside the SQLite database.
     pub key: Option<AuditKey>,
+}
+
+/// `[channels]`
+#[derive(Debug, Clone)]
+pub struct Channels {
+    /// Places that may be sent to although they are not public.
+    pub allow_private: AllowList,
 }
 
 /// What the configuration is for, hence what must be in it.

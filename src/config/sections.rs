@@ -2,9 +2,10 @@
 
 use super::reader::{Section, Wrong};
 use super::{
-    Audit, Auth, Config, Database, Dlq, Instance, Purpose, Retention, Server, audit_key, clusters, dlqs, ledgers, schemas, values,
+    Audit, Auth, Channels, Config, Database, Dlq, Instance, Purpose, Retention, Server, audit_key, clusters, dlqs, ledgers, schemas, values,
 };
 use crate::domain::classify::{ClassRule, FailureClass, HeaderRule};
+use crate::domain::egress::AllowList;
 use crate::domain::settings::Secret;
 use crate::domain::terms::ApprovalTerms;
 
@@ -19,6 +20,7 @@ pub(super) fn config(mut root: Section<'_>, purpose: Purpose) -> Config {
     let approval = approval(root.section_or_empty("approval"));
     let retention = retention(root.section_or_empty("retention"));
     let audit = audit(root.section_or_empty("audit"), &database, purpose);
+    let channels = channels(root.section_or_empty("channels"));
     // Names count as known even if what they name is faulty: one fault, one line.
     let names = dlqs::Names { clusters: root.names_in("clusters"), ledgers: root.names_in("ledgers"), schemas: root.names_in("schemas") };
     let group_id = clusters::default_group_id(&database);
@@ -29,7 +31,7 @@ pub(super) fn config(mut root: Section<'_>, purpose: Purpose) -> Config {
     let class_rules = root.sections("class_rules").into_iter().filter_map(class_rule).collect();
     let dlqs: Vec<Dlq> = root.sections("dlq").into_iter().filter_map(|section| dlqs::dlq(section, &names)).collect();
     require(&root, purpose);
-    Config { server, database, instance, auth, approval, retention, audit, clusters, ledgers, schemas, class_rules, dlqs }
+    Config { server, database, instance, auth, approval, retention, audit, channels, clusters, ledgers, schemas, class_rules, dlqs }
 }
 
 fn require(root: &Section<'_>, purpose: Purpose) {
@@ -120,6 +122,19 @@ fn audit(mut section: Section<'_>, database: &Database, purpose: Purpose) -> Aud
     };
     let key = audit_key::read(&path).map_err(|what| section.fault("key_file", what, audit_key::REMEDY));
     Audit { key: key.ok() }
+}
+
+fn channels(mut section: Section<'_>) -> Channels {
+    let entries = section.texts("allow_private");
+    let allow_private = AllowList::parse(entries.iter().map(String::as_str)).unwrap_or_else(|entry| {
+        section.fault(
+            "allow_private",
+            format!("{entry:?} is no place"),
+            "Give an address, a network or a host's name, each with or without a port, for example \"127.0.0.1:9000\", \"10.1.2.0/24\" or \"hooks.internal\"",
+        );
+        AllowList::default()
+    });
+    Channels { allow_private }
 }
 
 fn class_rule(mut section: Section<'_>) -> Option<ClassRule> {

@@ -12,6 +12,8 @@ use sha2::Sha256;
 const VERSION: u32 = 1;
 /// Begins what is hashed, so that no other use of the key can give the same bytes.
 const PURPOSE: &[u8] = b"lazaret audit 1\0";
+/// Begins what a key for something else is derived from.
+const DERIVED: &[u8] = b"lazaret derived key 1\0";
 
 /// The key of the chain: 32 bytes or more.
 #[derive(Clone, PartialEq, Eq)]
@@ -35,6 +37,15 @@ impl AuditKey {
         }
         let pair = |at: usize| text.get(at..at + 2).and_then(|pair| u8::from_str_radix(pair, 16).ok());
         (0..text.len()).step_by(2).map(pair).collect::<Option<Vec<u8>>>().and_then(AuditKey::new)
+    }
+
+    /// A key for another purpose, from which neither this one nor that of a third purpose can be told: HMAC-SHA256 over the purpose's name. No name begins like
+    /// what the chain hashes.
+    pub fn derived(&self, purpose: &str) -> [u8; 32] {
+        let mut mac = Hmac::<Sha256>::new_from_slice(&self.0).expect("HMAC takes keys of any length");
+        mac.update(DERIVED);
+        mac.update(purpose.as_bytes());
+        mac.finalize().into_bytes().into()
     }
 }
 
@@ -85,10 +96,17 @@ pub enum Action {
     ReplayVerified,
     EmergencyReplayed,
     EmergencyReviewed,
+    ChannelAdded,
+    ChannelChanged,
+    ChannelDisabled,
+    ChannelEnabled,
+    ChannelRemoved,
+    ChannelTested,
+    NoticeSentAgain,
 }
 
 impl Action {
-    pub const ALL: [Action; 36] = [
+    pub const ALL: [Action; 43] = [
         Action::SignedIn,
         Action::SignInFailed,
         Action::SignedOut,
@@ -125,6 +143,13 @@ impl Action {
         Action::ReplayVerified,
         Action::EmergencyReplayed,
         Action::EmergencyReviewed,
+        Action::ChannelAdded,
+        Action::ChannelChanged,
+        Action::ChannelDisabled,
+        Action::ChannelEnabled,
+        Action::ChannelRemoved,
+        Action::ChannelTested,
+        Action::NoticeSentAgain,
     ];
 
     /// The word in the trail.
@@ -166,6 +191,13 @@ impl Action {
             Action::ReplayVerified => "replay_verified",
             Action::EmergencyReplayed => "emergency_replayed",
             Action::EmergencyReviewed => "emergency_reviewed",
+            Action::ChannelAdded => "channel_added",
+            Action::ChannelChanged => "channel_changed",
+            Action::ChannelDisabled => "channel_disabled",
+            Action::ChannelEnabled => "channel_enabled",
+            Action::ChannelRemoved => "channel_removed",
+            Action::ChannelTested => "channel_tested",
+            Action::NoticeSentAgain => "notice_sent_again",
         }
     }
 }
@@ -277,6 +309,13 @@ mod tests {
     fn a_short_key_is_refused_and_none_is_shown() {
         assert!(AuditKey::new(vec![7; 31]).is_none());
         assert_eq!(format!("{:?}", key()), "AuditKey(not shown)");
+    }
+
+    #[test]
+    fn keys_of_two_purposes_are_two() {
+        assert_eq!(key().derived("a"), key().derived("a"));
+        assert_ne!(key().derived("a"), key().derived("b"));
+        assert_ne!(key().derived("a"), AuditKey::new(vec![8; 32]).expect("32 bytes").derived("a"));
     }
 
     #[test]

@@ -71,6 +71,7 @@ impl IntakeJob {
             }
             if intake.is_well() {
                 telemetry::progress(&name, clock.now_ms());
+                self.status.progressed(clock.monotonic());
             }
         }
         // Not reached in time: the group notices by itself, and the positions are in the database.

@@ -3,9 +3,11 @@
 //! May use: `services`, `store` (leases), `kafka` (the consumer's thread), `telemetry`. Called by: `app`.
 //! [`Supervisor`] is the only place that spawns tasks: none ends unseen.
 
+pub mod heartbeat;
 pub mod hints;
 pub mod housekeeping;
 pub mod intake;
+pub mod outbox;
 pub mod replay;
 pub mod review;
 pub mod sampler;

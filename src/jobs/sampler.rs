@@ -52,6 +52,7 @@ impl SamplerJob {
             found: 0,
             left: FIRST_LOOKS,
         };
+        let (store, clock) = (self.store.clone(), self.clock.clone());
         let mut sampler = Sampler::new(self.store, self.inspector, self.clock, &self.cluster, self.dlqs);
         while let Some(lease) = turns.next(&token).await {
             let Some(sampled) = turns.during(sampler.tick(Some(&lease))).await else { continue };
@@ -60,7 +61,11 @@ impl SamplerJob {
             {
                 turns.soon(SOON);
             }
-            turns.done(sampled.map(drop));
+            if sampled.is_ok() {
+                turns.done(store.note_progress(&name, clock.now_ms()).await);
+            } else {
+                turns.done(sampled.map(drop));
+            }
         }
         turns.end().await;
     }

@@ -1,15 +1,17 @@
 //! Use cases, one transaction each. A service never imports another service.
 //!
-//! May use: `domain`, `store`, `kafka`, `ledger`, `schema`. Called by: `jobs`, `web`, `api`, `app`.
+//! May use: `domain`, `store`, `kafka`, `ledger`, `schema`, `channels`. Called by: `jobs`, `web`, `api`, `app`.
 
 pub mod access;
 pub mod checkup;
 pub mod export;
 pub mod groups;
 pub mod health;
+pub mod heartbeat;
 pub mod heat;
 pub mod intake;
 pub mod messages;
+pub mod notify;
 pub mod replay;
 pub mod review;
 pub mod sampling;

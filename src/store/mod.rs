@@ -9,6 +9,7 @@ mod either;
 
 pub mod audit;
 mod bulk;
+pub mod channels;
 mod connect;
 pub mod counters;
 pub mod dlqs;
@@ -20,8 +21,10 @@ pub mod heat;
 pub mod leases;
 pub mod messages;
 pub mod notify;
+pub mod outbox;
 pub mod outcomes;
 pub mod positions;
+pub mod progress;
 pub mod replay_items;
 pub mod replay_pages;
 pub mod replays;
@@ -91,6 +94,18 @@ impl Store {
             Store::Sqlite(database) => database.audit_key = Some(key),
         }
         self
+    }
+
+    /// A key for another purpose than the trail, made from the trail's ([`AuditKey::derived`]).
+    ///
+    /// # Errors
+    /// The store was opened without an audit key ([`StoreError::NoAuditKey`]).
+    pub fn derived_key(&self, purpose: &str) -> Result<[u8; 32], StoreError> {
+        let key = match self {
+            Store::Postgres(database) => &database.audit_key,
+            Store::Sqlite(database) => &database.audit_key,
+        };
+        key.as_ref().map(|key| key.derived(purpose)).ok_or(StoreError::NoAuditKey)
     }
 
     /// Starts a transaction (`BEGIN IMMEDIATE` on the writer for SQLite).

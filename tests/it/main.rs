@@ -6,6 +6,7 @@
 mod architecture;
 mod browser;
 mod cases;
+mod channels;
 mod cli;
 mod demo;
 mod intake;

@@ -1,6 +1,7 @@
 //! How intake of one cluster is getting on, for pages and API: a handle that is cheap to clone and to read.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
@@ -62,12 +63,18 @@ pub struct ClusterView {
 
 /// The handle. Intake writes, everyone may read.
 #[derive(Debug, Clone)]
-pub struct ClusterStatus(Arc<RwLock<ClusterView>>);
+pub struct ClusterStatus {
+    view: Arc<RwLock<ClusterView>>,
+    /// Microseconds of the monotonic clock; [`NEVER`].
+    progressed_at: Arc<AtomicU64>,
+}
+
+const NEVER: u64 = u64::MAX;
 
 impl ClusterStatus {
     /// Nothing known yet.
     pub fn new(cluster: &str) -> ClusterStatus {
-        ClusterStatus(Arc::new(RwLock::new(ClusterView {
+        let view = Arc::new(RwLock::new(ClusterView {
             cluster: cluster.to_owned(),
             connection: Connection::Connecting,
             discovered_at_ms: None,
@@ -78,12 +85,23 @@ impl ClusterStatus {
             discovery: None,
             complaint: None,
             progress: Progress::default(),
-        })))
+        }));
+        ClusterStatus { view, progressed_at: Arc::new(AtomicU64::new(NEVER)) }
     }
 
     /// The state of this moment.
     pub fn view(&self) -> ClusterView {
-        self.0.read().unwrap_or_else(PoisonError::into_inner).clone()
+        self.view.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Intake did what it is for, at this moment of the monotonic clock.
+    pub fn progressed(&self, now: Duration) {
+        self.progressed_at.store(u64::try_from(now.as_micros()).unwrap_or(NEVER - 1), Ordering::Relaxed);
+    }
+
+    /// When it last did; None: not yet.
+    pub fn progressed_at(&self) -> Option<Duration> {
+        Some(self.progressed_at.load(Ordering::Relaxed)).filter(|at| *at != NEVER).map(Duration::from_micros)
     }
 
     /// A listing came: every topic of the cluster with its partition count.
@@ -92,7 +110,7 @@ impl ClusterStatus {
     }
 
     pub(super) fn change(&self, change: impl FnOnce(&mut ClusterView)) {
-        change(&mut self.0.write().unwrap_or_else(PoisonError::into_inner));
+        change(&mut self.view.write().unwrap_or_else(PoisonError::into_inner));
     }
 
     pub(super) fn connected(&self) {

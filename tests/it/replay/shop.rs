@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use lazaret::app::Settings;
 use lazaret::app::audit_key::KeySource;
+use lazaret::domain::egress::AllowList;
 use lazaret::domain::settings::{ClusterSettings, DlqSettings, Secret, TopicMatch};
 use lazaret::domain::template::KeyTemplate;
 use lazaret::domain::terms::{
@@ -122,6 +123,8 @@ impl Shop {
                 Schema { kind: SchemaKind::JsonSchema { path: self.folder.path().join("payment.json") } },
             )]),
             class_rules: Vec::new(),
+            allow_private: AllowList::default(),
+            heartbeat_url: None,
         }
     }
 
