@@ -4,7 +4,9 @@
 //! The one exception to "no clock reads" is [`clock`], which is the single place where time enters the program.
 
 pub mod access;
+pub mod alert;
 pub mod audit;
+pub mod baseline;
 pub mod classify;
 pub mod clock;
 pub mod contrast;
