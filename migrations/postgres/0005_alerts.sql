@@ -10,11 +10,14 @@ ALTER TABLE samples ADD COLUMN returned BIGINT;
 CREATE TABLE baselines (
     dlq_id        BIGINT PRIMARY KEY REFERENCES dlqs,
     changed_at_ms BIGINT NOT NULL,
+    -- Raised by each change; guards against the evaluation and a person at once.
+    version       BIGINT NOT NULL,
     history       TEXT NOT NULL,
-    watch         TEXT NOT NULL
+    watch         TEXT NOT NULL,
+    usual         TEXT NOT NULL -- JSON, domain::baseline::Usual: what pages show of it
 );
 
--- Anomalies that are over. What was not accepted does not teach.
+-- Anomalies that are over. What nobody accepted does not teach.
 CREATE TABLE anomalies (
     dlq_id      BIGINT NOT NULL REFERENCES dlqs,
     from_ms     BIGINT NOT NULL,
@@ -47,13 +50,12 @@ CREATE TABLE alerts (
     version       BIGINT NOT NULL,
     cluster       TEXT COLLATE "C" NOT NULL,
     topic         TEXT COLLATE "C" NOT NULL,
-    phase         TEXT COLLATE "C" NOT NULL, -- pending | firing | resolved, as in `life`
+    phase         TEXT COLLATE "C" NOT NULL, -- quiet | pending | firing | resolved, as in `life`
     life          TEXT NOT NULL, -- JSON, domain::alert::Alert
     UNIQUE (rule_id, cluster, topic)
 );
 CREATE INDEX alerts_live ON alerts (id) WHERE phase IN ('pending', 'firing');
 CREATE INDEX alerts_dlq ON alerts (cluster, topic, id);
-CREATE INDEX alerts_changed ON alerts (changed_at_ms);
 
 -- What is to be told and what was: one row for each notification of an alert, whoever it went to.
 CREATE TABLE alert_news (
@@ -66,3 +68,7 @@ CREATE TABLE alert_news (
     UNIQUE (alert_id, number)
 );
 CREATE INDEX alert_news_at ON alert_news (at_ms);
+
+-- What happened in the last day.
+CREATE INDEX gaps_noticed ON gaps (noticed_at_ms);
+CREATE INDEX incarnations_started ON incarnations (started_at_ms);

@@ -10,11 +10,14 @@ ALTER TABLE samples ADD COLUMN returned INTEGER;
 CREATE TABLE baselines (
     dlq_id        INTEGER PRIMARY KEY REFERENCES dlqs,
     changed_at_ms INTEGER NOT NULL,
+    -- Raised by each change; guards against the evaluation and a person at once.
+    version       INTEGER NOT NULL,
     history       TEXT NOT NULL,
-    watch         TEXT NOT NULL
+    watch         TEXT NOT NULL,
+    usual         TEXT NOT NULL -- JSON, domain::baseline::Usual: what pages show of it
 ) STRICT;
 
--- Anomalies that are over. What was not accepted does not teach.
+-- Anomalies that are over. What nobody accepted does not teach.
 CREATE TABLE anomalies (
     dlq_id      INTEGER NOT NULL REFERENCES dlqs,
     from_ms     INTEGER NOT NULL,
@@ -47,13 +50,12 @@ CREATE TABLE alerts (
     version       INTEGER NOT NULL,
     cluster       TEXT NOT NULL,
     topic         TEXT NOT NULL,
-    phase         TEXT NOT NULL, -- pending | firing | resolved, as in `life`
+    phase         TEXT NOT NULL, -- quiet | pending | firing | resolved, as in `life`
     life          TEXT NOT NULL, -- JSON, domain::alert::Alert
     UNIQUE (rule_id, cluster, topic)
 ) STRICT;
 CREATE INDEX alerts_live ON alerts (id) WHERE phase IN ('pending', 'firing');
 CREATE INDEX alerts_dlq ON alerts (cluster, topic, id);
-CREATE INDEX alerts_changed ON alerts (changed_at_ms);
 
 -- What is to be told and what was: one row for each notification of an alert, whoever it went to.
 CREATE TABLE alert_news (
@@ -66,3 +68,7 @@ CREATE TABLE alert_news (
     UNIQUE (alert_id, number)
 ) STRICT;
 CREATE INDEX alert_news_at ON alert_news (at_ms);
+
+-- What happened in the last day.
+CREATE INDEX gaps_noticed ON gaps (noticed_at_ms);
+CREATE INDEX incarnations_started ON incarnations (started_at_ms);

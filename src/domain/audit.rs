@@ -85,10 +85,18 @@ pub enum Action {
     ReplayVerified,
     EmergencyReplayed,
     EmergencyReviewed,
+    RuleCreated,
+    RuleChanged,
+    RuleDisabled,
+    RuleEnabled,
+    AlertAcknowledged,
+    AlertSilenced,
+    /// A new level of arrivals, or an anomaly that is over, is usual from now on.
+    ArrivalsAccepted,
 }
 
 impl Action {
-    pub const ALL: [Action; 36] = [
+    pub const ALL: [Action; 43] = [
         Action::SignedIn,
         Action::SignInFailed,
         Action::SignedOut,
@@ -125,6 +133,13 @@ impl Action {
         Action::ReplayVerified,
         Action::EmergencyReplayed,
         Action::EmergencyReviewed,
+        Action::RuleCreated,
+        Action::RuleChanged,
+        Action::RuleDisabled,
+        Action::RuleEnabled,
+        Action::AlertAcknowledged,
+        Action::AlertSilenced,
+        Action::ArrivalsAccepted,
     ];
 
     /// The word in the trail.
@@ -166,6 +181,13 @@ impl Action {
             Action::ReplayVerified => "replay_verified",
             Action::EmergencyReplayed => "emergency_replayed",
             Action::EmergencyReviewed => "emergency_reviewed",
+            Action::RuleCreated => "rule_created",
+            Action::RuleChanged => "rule_changed",
+            Action::RuleDisabled => "rule_disabled",
+            Action::RuleEnabled => "rule_enabled",
+            Action::AlertAcknowledged => "alert_acknowledged",
+            Action::AlertSilenced => "alert_silenced",
+            Action::ArrivalsAccepted => "arrivals_accepted",
         }
     }
 }

@@ -7,7 +7,9 @@
 #[macro_use]
 mod either;
 
+pub mod alerts;
 pub mod audit;
+pub mod baselines;
 mod bulk;
 mod connect;
 pub mod counters;
@@ -27,6 +29,7 @@ pub mod replay_pages;
 pub mod replays;
 mod returns;
 pub mod review;
+pub mod rules;
 pub mod samples;
 mod sql_pieces;
 mod take_in;
