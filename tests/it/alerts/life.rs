@@ -11,9 +11,9 @@ on_both_stores! {
     async fn an_outage_from_its_first_failure_to_its_end(store: Store) {
         let mut world = World::new(store).await;
         let dlq = world.house.dlq(TOPIC).await;
-        let day = 26 * HOUR_MS;
+        let day = 28 * HOUR_MS;
         world.step(day);
-        world.arrive(&dlq, Arrivals { from_ms: world.now() - day, every_ms: 6 * MINUTE_MS, times: 260, count: 1 }).await;
+        world.arrive(&dlq, Arrivals { from_ms: world.now() - day, every_ms: 6 * MINUTE_MS, times: 280, count: 1 }).await;
         // Usual arrivals: nothing.
         for _ in 0..4 {
             world.goes_on(&dlq).await;
@@ -166,6 +166,7 @@ on_both_stores! {
         world.store().ensure_position(id, 7, world.now()).await.unwrap();
         world.goes_on(&dlq).await;
         world.step(12 * HOUR_MS);
+        world.goes_on(&dlq).await;
         // The first record after the night, not read for four minutes.
         for _ in 0..16 {
             world.step(TICK_MS);

@@ -11,7 +11,7 @@ const OPEN: &str = "state/quarantined";
 /// The trail's words for a subject, oldest first.
 async fn trail(world: &World, subject: &str) -> Vec<String> {
     let filter = EventFilter { subject: Some(subject.to_owned()), ..EventFilter::default() };
-    let mut actions: Vec<String> = world.store().audit_events(&filter, None, 100).await.unwrap().items.into_iter().map(|entry| entry.action).collect();
+    let mut actions: Vec<String> = world.store().events(&filter, None, 100).await.unwrap().into_iter().map(|entry| entry.action).collect();
     actions.reverse();
     actions
 }
