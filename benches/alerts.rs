@@ -370,16 +370,17 @@ fn slow_leak() -> bool {
     let hidden = by_depth.iter().filter(|ms| **ms > 4 * DAY).count();
     println!("\nslow leak: 1 of 100 is left from the third week on ({DLQS} DLQs, weekdays 60/h)");
     let ([depth_median, depth_worst], [age_median, age_worst]) = (hours(by_depth), hours(by_age));
-    println!("  the depth rule suggested from two weeks of history: median {depth_median}, worst {depth_worst} ({hidden} of {DLQS} not within 4 days)");
+    println!(
+        "  the depth rule suggested from two weeks of history: median {depth_median}, worst {depth_worst} ({hidden} of {DLQS} not within 4 days)"
+    );
     println!("  the built-in rule on the oldest age (3 days): median {age_median}, worst {age_worst}  goal: all found {}", verdict(met));
     met
 }
 
 /// 1,000 DLQs, 10 rules each.
 fn cost() -> bool {
-    const MANY: usize = 1_000;
     const LOOKS: usize = 40;
-    let mut lives: Vec<Live> = (0..MANY as u64)
+    let mut lives: Vec<Live> = (0..MANY.unsigned_abs())
         .map(|dlq| {
             let kind = if dlq % 10 == 0 { Kind::Batches(300.0) } else { Kind::Weekdays(30.0) };
             let mut live = Live::new(Source::new(kind, 500_000 + dlq));
@@ -388,7 +389,7 @@ fn cost() -> bool {
         })
         .collect();
     let rules: Vec<Rule> = built_in(START).into_iter().take(10).map(|terms| Rule::new(terms).unwrap()).collect();
-    let mut alerts: Vec<Alert> = vec![Alert::default(); MANY * rules.len()];
+    let mut alerts: Vec<Alert> = vec![Alert::default(); lives.len() * rules.len()];
     let (mut now, mut told, mut spent) = (START + WEEK, 0, Vec::new());
     let mut random = SmallRng::seed_from_u64(SEED);
     for _ in 0..LOOKS {
@@ -419,8 +420,18 @@ fn cost() -> bool {
     let tick = Duration::from_millis(TICK as u64);
     let share = worst.as_secs_f64() / tick.as_secs_f64() + hourly.as_secs_f64() / 3_600.0;
     let met = share < CORE;
-    println!("\ncost of {MANY} DLQs with {} rules each, every {} s (no store): median {median:?}, worst {worst:?} a look; {hourly:?} an hour to teach them", rules.len(), TICK / SECOND);
-    println!("  {:.3} % of one core, {told} notifications of severity up to {:?}  goal < {} % {}", share * 100.0, Severity::Critical, CORE * 100.0, verdict(met));
+    println!(
+        "\ncost of {MANY} DLQs with {} rules each, every {} s (no store): median {median:?}, worst {worst:?} a look; {hourly:?} an hour to teach them",
+        rules.len(),
+        TICK / SECOND
+    );
+    println!(
+        "  {:.3} % of one core, {told} notifications of severity up to {:?}  goal < {} % {}",
+        share * 100.0,
+        Severity::Critical,
+        CORE * 100.0,
+        verdict(met)
+    );
     met
 }
 

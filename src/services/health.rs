@@ -5,8 +5,8 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use crate::domain::clock::Clock;
 use crate::domain::baseline::{Band, State, Usual};
+use crate::domain::clock::Clock;
 use crate::domain::health::{self, AtRisk, Because, Figures, Firing, Looked, Measures, Status, Verdict};
 use crate::domain::message::MAX_AHEAD_MS;
 use crate::domain::settings::{DlqSettings, settings_for};

@@ -308,9 +308,8 @@ impl Store {
     /// As [`Store::alerts_by_id`].
     pub async fn alert_news(&self, before: Option<i64>, limit: i64) -> Result<Vec<StoredNews>, StoreError> {
         const SQL: &str = select_news!("WHERE n.id < $1 ORDER BY n.id DESC LIMIT $2");
-        let raw = read!(self, |pool| {
-            sqlx::query_as::<Db, RawNews>(SQL).bind(before.unwrap_or(i64::MAX)).bind(limit).fetch_all(pool).await?
-        })?;
+        let raw =
+            read!(self, |pool| { sqlx::query_as::<Db, RawNews>(SQL).bind(before.unwrap_or(i64::MAX)).bind(limit).fetch_all(pool).await? })?;
         raw.into_iter().map(StoredNews::try_from).collect()
     }
 

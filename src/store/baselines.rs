@@ -172,7 +172,8 @@ impl Store {
     /// # Errors
     /// The database could not be asked.
     pub async fn anomalies(&self, only: Option<i64>, from_ms: i64) -> Result<Vec<Anomaly>, StoreError> {
-        const SQL: &str = "SELECT dlq_id, from_ms, to_ms, accepted_by FROM anomalies WHERE ($1 = 0 OR dlq_id = $1) AND to_ms >= $2 ORDER BY from_ms DESC";
+        const SQL: &str =
+            "SELECT dlq_id, from_ms, to_ms, accepted_by FROM anomalies WHERE ($1 = 0 OR dlq_id = $1) AND to_ms >= $2 ORDER BY from_ms DESC";
         let raw: Vec<(i64, i64, i64, Option<String>)> = read!(self, |pool| {
             let query = sqlx::query_as::<Db, (i64, i64, i64, Option<String>)>(SQL).bind(only.unwrap_or(0));
             query.bind(from_ms).fetch_all(pool).await?

@@ -95,7 +95,8 @@ pub async fn change(tx: &mut Tx, id: i64, version: i64, terms: &Terms, by: &str,
 /// # Errors
 /// The database could not be asked.
 pub async fn set_disabled(tx: &mut Tx, id: i64, version: i64, disabled: bool, by: &str, now_ms: i64) -> Result<bool, StoreError> {
-    const SQL: &str = "UPDATE rules SET version = version + 1, changed_at_ms = $3, disabled = $4, changed_by = $5 WHERE id = $1 AND version = $2";
+    const SQL: &str =
+        "UPDATE rules SET version = version + 1, changed_at_ms = $3, disabled = $4, changed_by = $5 WHERE id = $1 AND version = $2";
     in_tx!(tx, |connection| {
         let query = sqlx::query::<Db>(SQL).bind(id).bind(version).bind(now_ms).bind(disabled).bind(text(by));
         query.execute(&mut *connection).await?.rows_affected() == 1

@@ -122,13 +122,29 @@ pub fn suggest(terms: &Terms, samples: &[(i64, Observation)]) -> Result<Suggesti
 /// Round numbers beyond what is usual, nearest first.
 fn candidates(measure: Measure, usual: f64) -> Vec<f64> {
     const SECONDS: [f64; 17] = [
-        60.0, 120.0, 300.0, 600.0, 900.0, 1_800.0, 3_600.0, 7_200.0, 14_400.0, 28_800.0, 43_200.0, 86_400.0, 172_800.0, 259_200.0, 604_800.0,
-        1_209_600.0, 2_592_000.0,
+        60.0,
+        120.0,
+        300.0,
+        600.0,
+        900.0,
+        1_800.0,
+        3_600.0,
+        7_200.0,
+        14_400.0,
+        28_800.0,
+        43_200.0,
+        86_400.0,
+        172_800.0,
+        259_200.0,
+        604_800.0,
+        1_209_600.0,
+        2_592_000.0,
     ];
     const PERCENT: [f64; 12] = [99.0, 98.0, 95.0, 90.0, 85.0, 80.0, 70.0, 60.0, 50.0, 25.0, 10.0, 5.0];
     let round = |least: f64| -> Vec<f64> {
         let (first, last) = (if least < 10.0 { 1 } else { least.log10().floor() as i32 }, 12);
-        let steps = (first.min(last)..=last).flat_map(|power| [1.0, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 8.0].map(|step| step * 10f64.powi(power)));
+        let steps =
+            (first.min(last)..=last).flat_map(|power| [1.0, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 8.0].map(|step| step * 10f64.powi(power)));
         steps.filter(|value| *value >= least).take(24).collect()
     };
     match (measure.unit(), measure.worse()) {

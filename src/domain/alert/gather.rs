@@ -115,7 +115,10 @@ mod tests {
         five.push(fires("teams", 9, NOW));
         five.push(fires("teams", 8, NOW + 1));
         let (goes, waits) = gather(five, &BTreeMap::new(), NOW);
-        assert!(matches!(&goes[..], [Bundle::Digest(digest), Bundle::One(one)] if digest.all.len() == 5 && one.channel == "teams"), "{goes:?}");
+        assert!(
+            matches!(&goes[..], [Bundle::Digest(digest), Bundle::One(one)] if digest.all.len() == 5 && one.channel == "teams"),
+            "{goes:?}"
+        );
         assert!(matches!(&waits[..], [later] if later.due_ms == NOW + 1), "not due yet");
     }
 

@@ -154,13 +154,26 @@ pub struct Notify {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum News {
-    Fires { value: f64, since_ms: i64 },
+    Fires {
+        value: f64,
+        since_ms: i64,
+    },
     /// It was a warning and is critical now.
-    Worse { value: f64, since_ms: i64 },
+    Worse {
+        value: f64,
+        since_ms: i64,
+    },
     /// Another event of the same kind.
-    More { value: f64, since_ms: i64 },
+    More {
+        value: f64,
+        since_ms: i64,
+    },
     /// It goes on: a repetition, or a silence ended. `value` is the last that was known; `no_data`: that is some time ago.
-    StillFires { value: f64, since_ms: i64, no_data: bool },
+    StillFires {
+        value: f64,
+        since_ms: i64,
+        no_data: bool,
+    },
     Resolved(End),
 }
 

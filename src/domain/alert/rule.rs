@@ -133,7 +133,9 @@ fn faults(terms: &Terms) -> Vec<String> {
     // Limits that are no numbers cannot be compared.
     let sane = [Some(*threshold), Some(*clear), *critical_at].into_iter().flatten().all(fits);
     let is_count = unit == Unit::Count && measure.worse() == Worse::Higher;
-    refuse(sane && is_count && *threshold <= 0.0, &|| format!("{} is always 0 or more: a threshold of 0 would fire for ever; use 1 or more", measure.title()));
+    refuse(sane && is_count && *threshold <= 0.0, &|| {
+        format!("{} is always 0 or more: a threshold of 0 would fire for ever; use 1 or more", measure.title())
+    });
     refuse(sane && *measure == Measure::UnusualArrivals && *threshold < ALARMING, &|| {
         format!("unusual arrivals begin at {ALARMING} (one in a million): use a threshold of {ALARMING} or more")
     });
@@ -149,7 +151,9 @@ fn faults(terms: &Terms) -> Vec<String> {
         }),
     }
     if let Some(critical) = critical_at {
-        refuse(*severity == Severity::Critical, &|| "the rule is critical from its threshold on: leave \"critical at\" out, or make it a warning".to_owned());
+        refuse(*severity == Severity::Critical, &|| {
+            "the rule is critical from its threshold on: leave \"critical at\" out, or make it a warning".to_owned()
+        });
         refuse(sane && (critical == threshold || !measure.reaches(*critical, *threshold)), &|| {
             let side = if measure.worse() == Worse::Higher { "above" } else { "below" };
             format!("critical at ({}) must be {side} the threshold ({})", words(*critical), words(*threshold))
@@ -198,7 +202,11 @@ pub fn built_in(started_ms: i64) -> Vec<Terms> {
         // A topic that is read for the first time has records about to expire at its start; half an hour later they are taken in.
         Terms { critical_at: Some(hours(6)), ..rule("Records may be lost", AtRisk, Warning, hours(24), hours(30), 30 * MINUTE_MS) },
         // Past a weekend.
-        Terms { ignore_before_ms: Some(started_ms), repeat_ms: DAY_MS, ..rule("Nobody took them", OldestAge, Warning, hours(72), hours(48), 0) },
+        Terms {
+            ignore_before_ms: Some(started_ms),
+            repeat_ms: DAY_MS,
+            ..rule("Nobody took them", OldestAge, Warning, hours(72), hours(48), 0)
+        },
         rule("Intake stalled", IntakeStalled, Critical, 300.0, 60.0, 0),
         rule("No data", NoData, Warning, 900.0, 300.0, 0),
         rule("Records lost before they were read", IntakeGap, Critical, 1.0, 1.0, 0),

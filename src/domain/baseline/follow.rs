@@ -230,10 +230,16 @@ mod tests {
         burst(&mut story);
         burst(&mut story);
         assert_eq!(story.opened().len(), 2, "what was not accepted does not teach");
-        let closed: Vec<Span> = story.turns.iter().filter_map(|(_, turn)| if let Turn::Closed(span) = turn { Some(*span) } else { None }).collect();
+        let closed: Vec<Span> =
+            story.turns.iter().filter_map(|(_, turn)| if let Turn::Closed(span) = turn { Some(*span) } else { None }).collect();
         assert_eq!(closed.len(), 2);
         for span in closed {
-            let of_span: Vec<_> = story.minutes.iter().copied().filter(|(at, _)| (History::hours_of(span).from_ms..History::hours_of(span).to_ms).contains(at)).collect();
+            let of_span: Vec<_> = story
+                .minutes
+                .iter()
+                .copied()
+                .filter(|(at, _)| (History::hours_of(span).from_ms..History::hours_of(span).to_ms).contains(at))
+                .collect();
             story.follow.accept_past(span, &of_span);
         }
         burst(&mut story);

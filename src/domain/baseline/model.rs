@@ -52,7 +52,9 @@ pub struct Baseline {
 #[serde(rename_all = "snake_case")]
 pub enum State {
     /// Fewer than 24 hours were seen; so many.
-    Learning { hours: f64 },
+    Learning {
+        hours: f64,
+    },
     /// Nothing came in all the time that is remembered. There is no ratio to nothing.
     Zero,
     Known,
@@ -408,7 +410,13 @@ mod tests {
         };
         let known = taught(672, rate);
         let at = |hour: i64| known.expected(START + hour * HOUR_MS, START + (hour + 1) * HOUR_MS);
-        assert!((at(12) - 120.0).abs() < 6.0 && (at(3) - 12.0).abs() < 2.0 && (at(5 * 24 + 12) - 4.0).abs() < 2.0, "{} {} {}", at(12), at(3), at(132));
+        assert!(
+            (at(12) - 120.0).abs() < 6.0 && (at(3) - 12.0).abs() < 2.0 && (at(5 * 24 + 12) - 4.0).abs() < 2.0,
+            "{} {} {}",
+            at(12),
+            at(3),
+            at(132)
+        );
         // Across the border of two hours.
         let border = START + 8 * HOUR_MS;
         let sum = known.expected(border - HOUR_MS / 2, border + HOUR_MS / 2);

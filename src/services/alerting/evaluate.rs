@@ -136,8 +136,7 @@ impl Evaluator {
         // Taken out: should this fail or be dropped in the middle, the next one begins with what is stored.
         let mut memory = self.memory.take().filter(usable).unwrap_or_else(|| Memory::new(lease.epoch, now_ms));
         memory.ticked_ms = now_ms;
-        let ids: HashMap<(&str, &str), i64> =
-            looks.iter().map(|(dlq, _)| ((dlq.cluster.as_str(), dlq.topic.as_str()), dlq.id)).collect();
+        let ids: HashMap<(&str, &str), i64> = looks.iter().map(|(dlq, _)| ((dlq.cluster.as_str(), dlq.topic.as_str()), dlq.id)).collect();
         let alerting = &self.alerting;
         memory.load_rules(&alerting.store, lease, now_ms).await?;
         memory.load_alerts(&alerting.store, &ids).await?;
@@ -281,15 +280,7 @@ impl Memory {
         self.reading.retain(|dlq_id, _| watched.contains(dlq_id));
     }
 
-    fn observed(
-        &self,
-        terms: &Terms,
-        dlq: &Dlq,
-        looked: &Looked,
-        stalled: Observation,
-        asked: &Asked,
-        now_ms: i64,
-    ) -> Observation {
+    fn observed(&self, terms: &Terms, dlq: &Dlq, looked: &Looked, stalled: Observation, asked: &Asked, now_ms: i64) -> Observation {
         let seconds_since = |since_ms: i64| Observation::Value(now_ms.saturating_sub(since_ms).max(0) as f64 / 1_000.0);
         let noted = || asked.noted.get(&(dlq.id, terms.measure)).copied();
         match terms.measure {
@@ -299,15 +290,19 @@ impl Memory {
                 tested.map_or(Observation::NoData, |followed| Observation::Value(followed.follow.watch().value()))
             }
             // A sampler that was not there has not failed.
-            Measure::NoData if looked.looked_at_ms.is_none_or(|at_ms| at_ms < self.began_ms) && now_ms - self.began_ms < FIRST_SAMPLES_MS => {
+            Measure::NoData
+                if looked.looked_at_ms.is_none_or(|at_ms| at_ms < self.began_ms) && now_ms - self.began_ms < FIRST_SAMPLES_MS =>
+            {
                 Observation::NoData
             }
             Measure::NoData => seconds_since(looked.sampled_at_ms.unwrap_or(dlq.first_seen_at_ms)),
             Measure::IntakeStalled => stalled,
             Measure::ApprovalWaiting => noted().map_or(Observation::Nothing, seconds_since),
-            Measure::IntakeGap | Measure::TopicRecreated | Measure::GroupRegressed | Measure::ReplayHalted | Measure::EmergencyUnreviewed => {
-                Observation::Value(noted().unwrap_or(0) as f64)
-            }
+            Measure::IntakeGap
+            | Measure::TopicRecreated
+            | Measure::GroupRegressed
+            | Measure::ReplayHalted
+            | Measure::EmergencyUnreviewed => Observation::Value(noted().unwrap_or(0) as f64),
             measure => {
                 let mut figures = looked.figures;
                 if let Some(oldest) = terms.ignore_before_ms.and_then(|line| asked.oldest.get(&line)) {
@@ -325,8 +320,7 @@ impl Memory {
         let Some(uncollected) = looked.figures.uncollected else { return Observation::NoData };
         if uncollected == 0 {
             // From here on the first thing to read is seen to come.
-            let seen_to_move = true;
-            self.reading.insert(dlq.id, Reading { position: i64::MIN, since_ms: now_ms, seen_to_move });
+            self.reading.insert(dlq.id, Reading { position: i64::MIN, since_ms: now_ms, seen_to_move: true });
             return Observation::Nothing;
         }
         let position = asked.positions.get(&dlq.id).copied().unwrap_or(0);
@@ -389,11 +383,8 @@ impl Memory {
             }
         }
         tell(&mut tx, &told).await?;
-        let watch_rows: Vec<(i64, i64, &Watch)> = watches
-            .iter()
-            .map(|id| (*id, &self.arrivals.followed[id]))
-            .map(|(id, one)| (id, one.version, one.follow.watch()))
-            .collect();
+        let watch_rows: Vec<(i64, i64, &Watch)> =
+            watches.iter().map(|id| (*id, &self.arrivals.followed[id])).map(|(id, one)| (id, one.version, one.follow.watch())).collect();
         let mut kept: HashSet<i64> = baselines::save_watches(&mut tx, &watch_rows, now_ms).await?.into_iter().collect();
         baselines::add_anomalies(&mut tx, &self.arrivals.over).await?;
         if let Some(first) = chunks.next() {

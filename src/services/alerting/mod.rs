@@ -160,13 +160,7 @@ impl Alerting {
     ///
     /// # Errors
     /// NotFound; Forbidden: the DLQ is another owner's; Invalid: the end is not in the future, or too far.
-    pub async fn silence(
-        &self,
-        by: &By,
-        owners: &OwnerScope,
-        alert_id: i64,
-        until_ms: Option<i64>,
-    ) -> Result<StoredAlert, AlertingError> {
+    pub async fn silence(&self, by: &By, owners: &OwnerScope, alert_id: i64, until_ms: Option<i64>) -> Result<StoredAlert, AlertingError> {
         let silenced =
             |alert: Alert, now_ms| alert.silence(until_ms, now_ms).map_err(|refused| AlertingError::Invalid(vec![refused.to_string()]));
         self.change_alert(by, owners, alert_id, Action::AlertSilenced, Some(json!({ "until_ms": until_ms })), silenced).await

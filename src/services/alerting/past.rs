@@ -12,8 +12,8 @@ const MINUTE_MS: i64 = 60_000;
 const DAY_MS: i64 = 24 * 60 * MINUTE_MS;
 /// More DLQs are not tested at once.
 const MOST_TESTED: usize = 20;
-/// A week, for a back-test.
-pub const TESTED_MS: i64 = 7 * DAY_MS;
+/// What a back-test goes by.
+const TESTED_MS: i64 = 7 * DAY_MS;
 /// What a suggestion goes by.
 const SUGGESTED_MS: i64 = 28 * DAY_MS;
 
@@ -99,7 +99,8 @@ impl Alerting {
             match suggest(rule.terms(), &samples) {
                 Ok(suggestion) => {
                     let measure = rule.terms().measure;
-                    let further = |best: &Suggested| measure.worst(best.suggestion.threshold, suggestion.threshold) != best.suggestion.threshold;
+                    let further =
+                        |best: &Suggested| measure.worst(best.suggestion.threshold, suggestion.threshold) != best.suggestion.threshold;
                     if best.as_ref().is_none_or(further) {
                         best = Some(Suggested { suggestion, cluster: dlq.cluster.clone(), topic: dlq.topic.clone(), dlqs: 0 });
                     }
@@ -135,21 +136,25 @@ impl Alerting {
     }
 
     async fn arrivals_history(&self, dlq: &Dlq, measure: Measure, span: Span) -> Result<Vec<(i64, Observation)>, AlertingError> {
-        let from_ms = if measure == Measure::UnusualArrivals { span.to_ms - arrivals::REMEMBERED_MS } else { span.from_ms - health::ARRIVALS_WINDOW_MS };
+        let from_ms = if measure == Measure::UnusualArrivals {
+            span.to_ms - arrivals::REMEMBERED_MS
+        } else {
+            span.from_ms - health::ARRIVALS_WINDOW_MS
+        };
         let stored = self.store.arrivals(Some(dlq.id), from_ms, span.to_ms, MINUTE_MS).await?;
         let minutes: Vec<(i64, i64)> = stored.into_iter().map(|(_, start_ms, count)| (start_ms, count)).collect();
         let known_from_ms = arrivals::known_from_ms(dlq, &minutes).max(from_ms);
         let whole = move |ms: i64| ms.div_euclid(MINUTE_MS) * MINUTE_MS;
+        if measure == Measure::ArrivalRate {
+            return Ok(rates(&minutes, Span { from_ms: whole(span.from_ms.max(known_from_ms)), to_ms: span.to_ms }));
+        }
         let unusual = move || {
             let lived = Span { from_ms: whole(known_from_ms), to_ms: whole(span.to_ms) };
             let values = anomaly_values(History::new(known_from_ms), &minutes, lived);
             let observed = |value: Option<f64>| value.map_or(Observation::NoData, Observation::Value);
             values.into_iter().filter(|(at_ms, _)| *at_ms >= span.from_ms).map(|(at_ms, value)| (at_ms, observed(value))).collect()
         };
-        if measure == Measure::UnusualArrivals {
-            return Ok(tokio::task::spawn_blocking(unusual).await?);
-        }
-        Ok(rates(&minutes, Span { from_ms: whole(span.from_ms.max(known_from_ms)), to_ms: span.to_ms }))
+        Ok(tokio::task::spawn_blocking(unusual).await?)
     }
 }
 

@@ -76,8 +76,8 @@ on_both_stores! {
             world.count(&dlq, OPEN, if round % 2 == 0 { 500 } else { -500 }).await;
             let until = world.now() + round * HOUR_MS;
             let alerting = world.alerting.clone();
-            let by = ana();
-            let person = alerting.silence(&by, &OwnerScope::All, alert.id, Some(until));
+            let (by, all) = (ana(), OwnerScope::All);
+            let person = alerting.silence(&by, &all, alert.id, Some(until));
             let (ticked, person) = tokio::join!(world.try_tick(), person);
             ticked.unwrap();
             assert_eq!(person.unwrap().alert.silenced_until_ms, Some(until));
