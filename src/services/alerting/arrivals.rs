@@ -100,8 +100,10 @@ impl Arrivals {
         if is_read(looked) {
             followed.read_to_ms = looked.sampled_at_ms.max(followed.read_to_ms);
         }
+        let was_calming = followed.follow.watch().is_calming();
         let turn = followed.follow.look(looked.minutes.iter().copied(), now_ms);
-        if turn.is_some() {
+        // A restart is not to begin the calm anew.
+        if turn.is_some() || followed.follow.watch().is_calming() != was_calming {
             followed.unsaved = followed.unsaved.max(Unsaved::Watch);
         }
         if let Some(Turn::Closed(span)) = turn {

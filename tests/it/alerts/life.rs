@@ -32,7 +32,7 @@ on_both_stores! {
         let unusual = world.rule_named("Unusual arrivals").await;
         assert_eq!(world.words_of("Unusual arrivals").await, ["fires", "worse"]);
         assert_eq!(world.told().await.len(), 2, "and nothing else");
-        let row = &world.house.json("/api/v1/dlqs").await["items"][0];
+        let row = world.house.json("/api/v1/dlqs").await["items"][0].clone();
         assert_eq!((row["status"].as_str(), row["baseline"]["state"].as_str()), (Some("critical"), Some("known")));
 
         // M3: the cluster goes dark. It goes on firing, and after a quarter of an hour that is told, too.
@@ -48,7 +48,7 @@ on_both_stores! {
         // It is seen again, and 150 are replayed.
         world.count(&dlq, OPEN, -150).await;
         world.count(&dlq, "state/replayed", 150).await;
-        for _ in 0..60 {
+        for _ in 0..120 {
             world.goes_on(&dlq).await;
         }
         assert_eq!(world.words_of("No data").await, ["fires", "resolved"]);
