@@ -129,7 +129,7 @@ impl Evaluator {
     /// [`minutes_from_ms`] on.
     ///
     /// # Errors
-    /// The store could not be read or written, or the lease is another's by now. Nothing of this look is stored then, and nothing is told.
+    /// The store could not be read or written, or the lease is another's by now. What of this look was not stored by then is forgotten, and not told.
     pub async fn tick(&mut self, lease: &HeldLease, looks: &[(Dlq, Looked)]) -> Result<Ticked, AlertingError> {
         let now_ms = self.alerting.clock.now_ms();
         let usable = |memory: &Memory| memory.epoch == lease.epoch && (0..APART_MS).contains(&now_ms.saturating_sub(memory.ticked_ms));
