@@ -66,6 +66,7 @@ pub fn install_metrics() -> Result<PrometheusHandle, BuildError> {
     }
     describe_gauge!("lazaret_last_progress_timestamp_seconds", "When this job last did what it is for, seconds since the epoch");
     describe_histogram!("lazaret_replay_phase_seconds", "How long a chunk of a replay was in this phase of its execution");
+    describe_gauge!("lazaret_alerts_firing", "Alerts that fire, told or not, as of the last evaluation by this instance");
     describe_gauge!("lazaret_cluster_connected", "1 while the cluster answers, 0 while it does not");
     Ok(handle)
 }
@@ -81,6 +82,7 @@ const COUNTERS: &[(&str, &str)] = &[
     ("lazaret_intake_incarnations_total", "Topics found deleted and created again"),
     ("lazaret_discovery_failures_total", "Topic listings that failed"),
     ("lazaret_sample_failures_total", "Samples of a DLQ that failed"),
+    ("lazaret_alert_news_total", "What was told of alerts, by kind of news and severity"),
     ("lazaret_counter_drifts_total", "Counters found to differ from the rows they count"),
     (
         "lazaret_replay_outcomes_total",
@@ -202,6 +204,22 @@ pub fn settled(cluster: &str, outcome: &'static str, messages: u64) {
         tracing::info!(cluster, outcome, messages, "replayed messages");
         counter!("lazaret_replay_outcomes_total", "cluster" => cluster.to_owned(), "outcome" => outcome).increment(messages);
     }
+}
+
+/// An alert began, became worse, goes on or ended, and that is told.
+pub fn alert_told(cluster: &str, topic: &str, rule: &str, news: &'static str, severity: &'static str) {
+    tracing::info!(cluster, topic, rule, news, severity, "alert");
+    counter!("lazaret_alert_news_total", "news" => news, "severity" => severity).increment(1);
+}
+
+/// So many alerts fire.
+pub fn alerts_firing(count: usize) {
+    gauge!("lazaret_alerts_firing").set(count as f64);
+}
+
+/// A stored rule makes no sense to this version: nothing is evaluated by it.
+pub fn rule_refused(rule: &str, error: &str) {
+    tracing::warn!(rule, error, "a stored alert rule is not usable: change it or switch it off");
 }
 
 /// A job did what it is for.

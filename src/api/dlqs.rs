@@ -42,12 +42,20 @@ pub struct AtRiskItem {
     pub left_s: Option<i64>,
 }
 
-/// What this hour usually brings. This version does not compute it: state `unknown`.
+/// What this hour usually brings, arrivals per minute from and to. The state is `known`, `zero` (nothing ever came), `learning` or `unknown`; the last
+/// two have no numbers.
 #[derive(Debug, Serialize)]
 pub struct Baseline {
     pub state: &'static str,
     pub low: Option<f64>,
     pub high: Option<f64>,
+}
+
+impl Baseline {
+    fn of(row: &DlqHealth) -> Baseline {
+        let (state, band) = row.usual.map_or(("unknown", None), |(state, band)| (state.as_str(), band));
+        Baseline { state, low: band.map(|band| band.low), high: band.map(|band| band.high) }
+    }
 }
 
 /// How replays ended, of those whose end is known, and what is not known beside it.
@@ -84,7 +92,7 @@ impl From<&DlqHealth> for DlqItem {
             event_age_s: row.event_age_ms.map(|ms| ms / 1_000),
             at_risk: AtRiskItem { state: row.at_risk.as_str(), left_s: row.at_risk.left_ms().map(|ms| ms / 1_000) },
             arrivals_per_min: row.arrivals_per_min,
-            baseline: Baseline { state: "unknown", low: None, high: None },
+            baseline: Baseline::of(row),
             replay_success: row.outcomes.into(),
             follow_up_open: row.follow_up_open,
             owner: row.dlq.owner.clone(),

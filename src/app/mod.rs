@@ -22,6 +22,7 @@ use crate::config::ConfigError;
 use crate::domain::clock::Clock;
 use crate::domain::settings::ClusterSettings;
 use crate::jobs::Supervisor;
+use crate::jobs::alerts::AlertsJob;
 use crate::jobs::heartbeat;
 use crate::jobs::hints;
 use crate::jobs::housekeeping::Housekeeping;
@@ -34,7 +35,9 @@ use crate::jobs::verify::VerifyJob;
 use crate::kafka::client::KafkaError;
 use crate::kafka::inspect::Inspector;
 use crate::services::access::{Access, AccessError};
+use crate::services::alerting::Alerting;
 use crate::services::checkup::ClusterTests;
+use crate::services::health::Health;
 use crate::services::heartbeat::{Heartbeat, Watched};
 use crate::services::intake::ClusterStatus;
 use crate::services::notify::{Notify, courier};
@@ -166,6 +169,7 @@ pub async fn start(settings: Settings, clock: Clock) -> Result<Running, AppError
         None => state,
     };
 
+    let health = state.health.clone();
     let mut supervisor = Supervisor::new(clock.clone());
     let state = state.with_stop(supervisor.token());
     serve_http(&mut supervisor, "http", listener, web::router(state.clone()));
@@ -174,7 +178,7 @@ pub async fn start(settings: Settings, clock: Clock) -> Result<Running, AppError
     }
     let setup_link = access.setup_token().await?.map(|token| format!("{url}/setup?token={token}"));
     start_heartbeat(&mut supervisor, &settings, &notify, sender, &clusters);
-    start_jobs(&mut supervisor, &settings, &replays, &notify, inspectors.into_iter().zip(&clusters))?;
+    start_jobs(&mut supervisor, &settings, &replays, &notify, health, inspectors.into_iter().zip(&clusters))?;
     Ok(Running { address, metrics_address, url, setup_link, clusters, access, notify, supervisor })
 }
 
@@ -205,6 +209,7 @@ fn start_jobs<'a>(
     settings: &Settings,
     replays: &Replays,
     notify: &Notify,
+    health: Health,
     handles: impl Iterator<Item = (Arc<Inspector>, &'a ClusterStatus)>,
 ) -> Result<(), AppError> {
     let Replays { store, clock, .. } = replays;
@@ -237,6 +242,8 @@ fn start_jobs<'a>(
     OutboxJob { notify: notify.clone(), holder: holder.clone(), lease }.spawn(supervisor);
     let reviews = Reviews { store: store.clone(), clock: clock.clone(), dlqs: settings.dlqs.clone().into() };
     ReviewJob { reviews, holder: holder.clone(), lease }.spawn(supervisor);
+    let alerting = Alerting { store: store.clone(), clock: clock.clone(), dlqs: settings.dlqs.clone().into() };
+    AlertsJob { alerting, health, holder: holder.clone(), lease }.spawn(supervisor);
     let (store, clock, samples_fine) = (store.clone(), clock.clone(), settings.samples_fine);
     Housekeeping { store, clock, holder, lease, samples_fine }.spawn(supervisor);
     Ok(())

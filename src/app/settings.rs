@@ -27,7 +27,7 @@ pub struct Settings {
     pub lease: Duration,
     pub session_hours: i64,
     pub sign_in_attempts_per_minute: u32,
-    /// Age from which samples are thinned to one an hour.
+    /// Age from which samples are thinned.
     pub samples_fine: Duration,
     pub clusters: Vec<ClusterSettings>,
     pub dlqs: Vec<DlqSettings>,

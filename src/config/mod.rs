@@ -132,7 +132,7 @@ pub struct Retention {
     pub archive_after_days: u32,
     pub warn_before_days: u32,
     pub purge_bodies_after_days: u32,
-    /// Hours for which every sample is kept; older ones are thinned to one an hour.
+    /// Hours for which every sample is kept; older ones are thinned to one an hour, after 30 days to one a day; after a year they go.
     pub samples_fine_hours: u32,
 }
 

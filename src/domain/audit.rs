@@ -103,6 +103,14 @@ pub enum Action {
     ChannelRemoved,
     ChannelTested,
     NoticeSentAgain,
+    RuleCreated,
+    RuleChanged,
+    RuleDisabled,
+    RuleEnabled,
+    AlertAcknowledged,
+    AlertSilenced,
+    /// A new level of arrivals, or an anomaly that is over, is usual from now on.
+    ArrivalsAccepted,
 }
 
 impl Action {
@@ -150,6 +158,13 @@ impl Action {
         Action::ChannelRemoved,
         Action::ChannelTested,
         Action::NoticeSentAgain,
+        Action::RuleCreated,
+        Action::RuleChanged,
+        Action::RuleDisabled,
+        Action::RuleEnabled,
+        Action::AlertAcknowledged,
+        Action::AlertSilenced,
+        Action::ArrivalsAccepted,
     ];
 
     /// The word in the trail.
@@ -198,6 +213,13 @@ impl Action {
             Action::ChannelRemoved => "channel_removed",
             Action::ChannelTested => "channel_tested",
             Action::NoticeSentAgain => "notice_sent_again",
+            Action::RuleCreated => "rule_created",
+            Action::RuleChanged => "rule_changed",
+            Action::RuleDisabled => "rule_disabled",
+            Action::RuleEnabled => "rule_enabled",
+            Action::AlertAcknowledged => "alert_acknowledged",
+            Action::AlertSilenced => "alert_silenced",
+            Action::ArrivalsAccepted => "arrivals_accepted",
         }
     }
 }

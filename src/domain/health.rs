@@ -4,6 +4,8 @@ use std::cmp::Ordering;
 
 use serde::Serialize;
 
+use super::alert::{Measure, Severity};
+
 const MINUTE_MS: i64 = 60_000;
 const HOUR_MS: i64 = 60 * MINUTE_MS;
 const DAY_MS: i64 = 24 * HOUR_MS;
@@ -206,12 +208,44 @@ impl Status {
     }
 }
 
+/// What one look at a DLQ said. `None` is unknown, never zero.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Figures {
+    /// The newest look succeeded and is recent enough ([`is_fresh`]).
+    pub has_data: bool,
+    /// Open messages.
+    pub depth: Option<i64>,
+    /// When the oldest open message was dead-lettered, ms; `None` also while none is open.
+    pub oldest_open_ms: Option<i64>,
+    pub uncollected: Option<i64>,
+    pub at_risk: AtRisk,
+    pub arrivals_per_minute: Option<f64>,
+    /// Archived messages whose follow-up is open.
+    pub follow_up_open: Option<i64>,
+    /// Messages that were replayed, by how that ended.
+    pub confirmed: Option<i64>,
+    pub returned: Option<i64>,
+}
+
+/// A DLQ as of now, for whoever judges it by rules.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Looked {
+    pub figures: Figures,
+    /// Messages that were ever replayed.
+    pub replayed: i64,
+    /// The newest look, ms. `None`: nobody looked yet.
+    pub looked_at_ms: Option<i64>,
+    /// The newest look that succeeded, ms.
+    pub sampled_at_ms: Option<i64>,
+    /// Arrivals by minute, (start in ms, count), of the time that was asked for.
+    pub minutes: Vec<(i64, i64)>,
+}
+
 /// What was measured of one DLQ. `None` is unknown, or that there is nothing of the kind.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Measures {
     /// The newest successful sample is recent enough ([`is_fresh`]).
     pub has_data: bool,
-    pub muted: bool,
     pub at_risk: AtRisk,
     /// Age of the oldest open message, ms; `None` when none is open.
     pub oldest_age_ms: Option<i64>,
@@ -235,7 +269,7 @@ pub fn is_fresh(last_success_ms: Option<i64>, now_ms: i64, sample_interval_ms: i
 
 /// A limit from which on (or, for time left, below which) a measure is worth a look, and one from which on it is urgent.
 ///
-/// They stand in for alert rules until there are some: a DLQ of usual size and pace that people look at daily is healthy or a warning.
+/// They stand in for alert rules while none is switched on: a DLQ of usual size and pace that people look at daily is healthy or a warning.
 struct Limits<T> {
     warning: T,
     critical: T,
@@ -283,6 +317,8 @@ pub enum Because {
     Deep { count: i64 },
     /// More is in the topic unread than was ever read and is open.
     Unread,
+    /// A rule on this measure fires; its newest known value.
+    Fires { measure: Measure, value: f64 },
 }
 
 /// How a DLQ is doing, and why. Nothing decides that it is healthy, muted or without data.
@@ -292,13 +328,39 @@ pub struct Verdict {
     pub because: Option<Because>,
 }
 
-/// The status of a DLQ: the worst that any measure says. Without data, and while muted, nothing else is said. Where several say the same, the first
-/// in the order of [`worst_first`] is the reason.
+/// An alert that fires.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Firing {
+    pub severity: Severity,
+    pub measure: Measure,
+    /// The newest that is known.
+    pub value: f64,
+    pub silenced: bool,
+}
+
+/// The status of a DLQ by the alerts of it that fire: muted where all of them are silenced, else the worst that is not, else healthy. Without data nothing
+/// but that is said, for nobody knows how it is now. Of several that are as bad the oldest, which comes first, is the reason.
+pub fn judge_alerts(has_data: bool, firing: &[Firing]) -> Verdict {
+    let silent = |status| Verdict { status, because: None };
+    let worst = firing.iter().filter(|alert| !alert.silenced).rev().max_by_key(|alert| alert.severity);
+    match worst {
+        None if !firing.is_empty() => silent(Status::Muted),
+        _ if !has_data => silent(Status::NoData),
+        None => silent(Status::Healthy),
+        Some(alert) => Verdict {
+            status: match alert.severity {
+                Severity::Warning => Status::Warning,
+                Severity::Critical => Status::Critical,
+            },
+            because: Some(Because::Fires { measure: alert.measure, value: alert.value }),
+        },
+    }
+}
+
+/// The status of a DLQ while no alert rule is switched on: the worst that any measure says. Without data nothing else is said. Where several say the
+/// same, the first in the order of [`worst_first`] is the reason.
 pub fn judge(measures: &Measures) -> Verdict {
     let silent = |status| Verdict { status, because: None };
-    if measures.muted {
-        return silent(Status::Muted);
-    }
     let Some(depth) = measures.depth.filter(|_| measures.has_data) else {
         return silent(Status::NoData);
     };
@@ -325,10 +387,10 @@ fn coarse_age(age_ms: i64) -> i64 {
 /// Which of two DLQs comes first in a list that begins with the worst: by status (no data first), then at risk, oldest age in whole days or hours
 /// ([`coarse_age`]), arrivals, depth. Records that expire later than the warning limit are at no risk. A total order on measures; equal ones are for the
 /// caller to break, by name.
-pub fn worst_first(a: &Measures, b: &Measures) -> Ordering {
+pub fn worst_first((a_status, a): (Status, &Measures), (b_status, b): (Status, &Measures)) -> Ordering {
     let left = |m: &Measures| m.at_risk.left_ms().filter(|left_ms| judge_left(Some(*left_ms)) != Status::Healthy).unwrap_or(i64::MAX);
     let arrivals = |m: &Measures| m.arrivals_per_minute.unwrap_or(-1.0);
-    (judge(a).status.rank().cmp(&judge(b).status.rank()))
+    (a_status.rank().cmp(&b_status.rank()))
         .then_with(|| left(a).cmp(&left(b)))
         .then_with(|| b.oldest_age_ms.map(coarse_age).cmp(&a.oldest_age_ms.map(coarse_age)))
         .then_with(|| arrivals(b).total_cmp(&arrivals(a)))
@@ -344,7 +406,6 @@ mod tests {
 
     const CALM: Measures = Measures {
         has_data: true,
-        muted: false,
         at_risk: AtRisk::AllStored,
         oldest_age_ms: None,
         arrivals_per_minute: Some(0.0),
@@ -412,6 +473,26 @@ mod tests {
         assert_eq!(replay_success(0, 0), ReplaySuccess { rate: None, n: 0, low: None, high: None });
     }
 
+    /// As without rules.
+    fn in_order(a: &Measures, b: &Measures) -> Ordering {
+        worst_first((status(a), a), (status(b), b))
+    }
+
+    #[test]
+    fn alerts_decide_where_there_are_rules() {
+        let fires = |severity, silenced| Firing { severity, measure: Measure::Depth, value: 7.0, silenced };
+        let (warning, critical) = (fires(Severity::Warning, false), fires(Severity::Critical, false));
+        let status = |has_data, firing: &[Firing]| judge_alerts(has_data, firing).status;
+        assert_eq!([status(true, &[]), status(false, &[])], [Status::Healthy, Status::NoData]);
+        assert_eq!([status(true, &[warning]), status(true, &[warning, critical, warning])], [Status::Warning, Status::Critical]);
+        assert_eq!(status(false, &[critical]), Status::NoData, "how it is now nobody knows");
+        let silenced = fires(Severity::Critical, true);
+        assert_eq!([status(true, &[silenced]), status(false, &[silenced])], [Status::Muted, Status::Muted]);
+        assert_eq!(status(true, &[silenced, warning]), Status::Warning, "all of them have to be silenced");
+        let older = Firing { value: 1.0, ..warning };
+        assert_eq!(judge_alerts(true, &[older, warning]).because, Some(Because::Fires { measure: Measure::Depth, value: 1.0 }));
+    }
+
     fn status(measures: &Measures) -> Status {
         judge(measures).status
     }
@@ -421,7 +502,6 @@ mod tests {
         let why = |measures: Measures| judge(&measures).because;
         assert_eq!(why(CALM), None);
         assert_eq!(why(Measures { has_data: false, oldest_age_ms: Some(9 * DAY_MS), ..CALM }), None);
-        assert_eq!(why(Measures { muted: true, oldest_age_ms: Some(9 * DAY_MS), ..CALM }), None);
         let old = Measures { oldest_age_ms: Some(2 * HOUR_MS), ..CALM };
         assert_eq!(why(old), Some(Because::Oldest { age_ms: 2 * HOUR_MS }));
         assert_eq!(
@@ -447,7 +527,6 @@ mod tests {
         assert_eq!(status(&Measures { uncollected: Some(14), ..CALM }), Status::Warning, "a backlog nobody has read yet");
         assert_eq!(status(&Measures { depth: Some(14), uncollected: Some(14), ..CALM }), Status::Healthy);
         assert_eq!(status(&Measures { depth: Some(5_000), uncollected: Some(5_000), ..CALM }), Status::Critical);
-        assert_eq!(status(&Measures { muted: true, has_data: false, ..CALM }), Status::Muted);
         assert_eq!(status(&Measures { oldest_age_ms: Some(HOUR_MS - 1), ..CALM }), Status::Healthy);
         assert_eq!(status(&Measures { oldest_age_ms: Some(HOUR_MS), ..CALM }), Status::Warning);
         assert_eq!(status(&Measures { oldest_age_ms: Some(HOUR_MS), arrivals_per_minute: Some(42.0), ..CALM }), Status::Critical);
@@ -470,11 +549,10 @@ mod tests {
             Measures { depth: Some(3), ..CALM },
             CALM,
             Measures { arrivals_per_minute: None, ..CALM },
-            Measures { muted: true, has_data: false, ..CALM },
         ];
         let mut shuffled = ordered;
         shuffled.reverse();
-        shuffled.sort_by(worst_first);
+        shuffled.sort_by(in_order);
         assert_eq!(shuffled, ordered);
     }
 
@@ -483,14 +561,14 @@ mod tests {
         let aged = |age_ms| Measures { oldest_age_ms: Some(age_ms), ..CALM };
         let burst = |age_ms| Measures { arrivals_per_minute: Some(9.0), ..aged(age_ms) };
         for (age_ms, as_old_ms) in [(2 * HOUR_MS, 3 * HOUR_MS - 1), (2 * DAY_MS, 3 * DAY_MS - 1)] {
-            assert_eq!(worst_first(&burst(age_ms), &aged(as_old_ms)), Ordering::Less, "{age_ms} ms");
-            assert_eq!(worst_first(&burst(age_ms), &aged(as_old_ms + 1)), Ordering::Greater, "a whole unit older than {age_ms} ms");
+            assert_eq!(in_order(&burst(age_ms), &aged(as_old_ms)), Ordering::Less, "{age_ms} ms");
+            assert_eq!(in_order(&burst(age_ms), &aged(as_old_ms + 1)), Ordering::Greater, "a whole unit older than {age_ms} ms");
             let deep = Measures { depth: Some(9), ..aged(age_ms) };
-            assert_eq!(worst_first(&deep, &aged(as_old_ms)), Ordering::Less, "then depth");
+            assert_eq!(in_order(&deep, &aged(as_old_ms)), Ordering::Less, "then depth");
         }
-        assert_eq!(worst_first(&aged(1), &burst(0)), Ordering::Greater, "minutes do not matter");
-        assert_eq!(worst_first(&aged(0), &CALM), Ordering::Less, "something open comes before nothing");
-        assert_eq!(worst_first(&aged(DAY_MS), &burst(DAY_MS - 1)), Ordering::Less, "a day is more than 23 hours");
+        assert_eq!(in_order(&aged(1), &burst(0)), Ordering::Greater, "minutes do not matter");
+        assert_eq!(in_order(&aged(0), &CALM), Ordering::Less, "something open comes before nothing");
+        assert_eq!(in_order(&aged(DAY_MS), &burst(DAY_MS - 1)), Ordering::Less, "a day is more than 23 hours");
     }
 
     #[test]
@@ -510,7 +588,6 @@ mod tests {
         let rate = proptest::option::of(prop_oneof![Just(f64::NAN), 0.0..50.0f64]);
         (any::<bool>(), left, age, rate, proptest::option::of(0..20_000i64)).prop_map(|(has_data, left, age, rate, depth)| Measures {
             has_data,
-            muted: false,
             at_risk: left.map_or(AtRisk::AllStored, |left_ms| AtRisk::AtRisk { left_ms }),
             oldest_age_ms: age,
             arrivals_per_minute: rate,
@@ -522,9 +599,9 @@ mod tests {
     proptest! {
         #[test]
         fn worst_first_is_an_order(a in any_measures(), b in any_measures(), c in any_measures()) {
-            prop_assert_eq!(worst_first(&a, &b), worst_first(&b, &a).reverse());
-            if worst_first(&a, &b).is_le() && worst_first(&b, &c).is_le() {
-                prop_assert!(worst_first(&a, &c).is_le());
+            prop_assert_eq!(in_order(&a, &b), in_order(&b, &a).reverse());
+            if in_order(&a, &b).is_le() && in_order(&b, &c).is_le() {
+                prop_assert!(in_order(&a, &c).is_le());
             }
         }
     }

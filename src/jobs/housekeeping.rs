@@ -14,6 +14,14 @@ const AT_ONCE: i64 = 5_000;
 const FOLD_EVERY: Duration = Duration::from_secs(1);
 const SWEEP_EVERY: Duration = Duration::from_secs(300);
 const THIN_EVERY: Duration = Duration::from_secs(600);
+/// All that is old is looked through: rarely.
+const THIN_ALL_EVERY: Duration = Duration::from_secs(6 * 3_600);
+const HOUR_MS: i64 = 3_600_000;
+const DAY_MS: i64 = 24 * HOUR_MS;
+/// Samples older than this are thinned to one a day.
+const HOURLY_MS: i64 = 30 * DAY_MS;
+/// Samples older than this are deleted.
+const KEPT_MS: i64 = 365 * DAY_MS;
 /// A full count of each DLQ: rarely.
 const COMPARE_EVERY: Duration = Duration::from_secs(6 * 3_600);
 
@@ -26,7 +34,7 @@ pub struct Housekeeping {
     pub holder: String,
     /// How long a lease is held without renewal.
     pub lease: Duration,
-    /// Samples older than this are thinned to one an hour.
+    /// Samples older than this are thinned: to one an hour, after 30 days to one a day; after a year they go.
     pub samples_fine: Duration,
 }
 
@@ -40,9 +48,16 @@ impl Housekeeping {
         });
         self.every(supervisor, "compare-counters", COMPARE_EVERY, |store, _| compare_counters(store));
         self.every(supervisor, "sweep-sessions", SWEEP_EVERY, |store, now_ms| async move { store.sweep_sessions(now_ms).await.map(drop) });
+        // What crossed the line just now lies within a day of it.
         self.every(supervisor, "thin-samples", THIN_EVERY, move |store, now_ms| async move {
-            while store.thin_samples(now_ms.saturating_sub(fine_ms), AT_ONCE).await? >= AT_ONCE.unsigned_abs() {}
-            Ok(())
+            let line_ms = now_ms.saturating_sub(fine_ms);
+            thin(&store, line_ms.saturating_sub(DAY_MS), line_ms, HOUR_MS).await
+        });
+        self.every(supervisor, "thin-old-samples", THIN_ALL_EVERY, move |store, now_ms| async move {
+            let daily_ms = now_ms.saturating_sub(HOURLY_MS.max(fine_ms));
+            while store.drop_samples(now_ms.saturating_sub(KEPT_MS.max(fine_ms)), AT_ONCE).await? >= AT_ONCE.unsigned_abs() {}
+            thin(&store, 0, daily_ms, DAY_MS).await?;
+            thin(&store, daily_ms, now_ms.saturating_sub(fine_ms), HOUR_MS).await
         });
     }
 
@@ -66,6 +81,11 @@ impl Housekeeping {
             }
         });
     }
+}
+
+async fn thin(store: &Store, from_ms: i64, before_ms: i64, bucket_ms: i64) -> Result<(), StoreError> {
+    while store.thin_samples(from_ms, before_ms, bucket_ms, AT_ONCE).await? >= AT_ONCE.unsigned_abs() {}
+    Ok(())
 }
 
 /// Reports counters that differ from what they count. It repairs nothing: a difference is a fault to be found.

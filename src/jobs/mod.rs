@@ -3,6 +3,7 @@
 //! May use: `services`, `store` (leases), `kafka` (the consumer's thread), `telemetry`. Called by: `app`.
 //! [`Supervisor`] is the only place that spawns tasks: none ends unseen.
 
+pub mod alerts;
 pub mod heartbeat;
 pub mod hints;
 pub mod housekeeping;

@@ -5,10 +5,12 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
+use crate::domain::baseline::{Band, State, Usual};
 use crate::domain::clock::Clock;
-use crate::domain::health::{self, AtRisk, Because, Measures, Status};
+use crate::domain::health::{self, AtRisk, Because, Figures, Firing, Looked, Measures, Status, Verdict};
 use crate::domain::message::MAX_AHEAD_MS;
 use crate::domain::settings::{DlqSettings, settings_for};
+use crate::store::alerts::FiringAlert;
 use crate::store::counters::{DlqCounts, OutcomeCounts};
 use crate::store::dlqs::{Dlq, Incarnation};
 use crate::store::groups::Group;
@@ -64,6 +66,8 @@ pub struct DlqHealth {
     pub at_risk: AtRisk,
     /// New dead letters per minute over 15 min by dead-lettered time; None while the newest sample says nothing about now.
     pub arrivals_per_min: Option<f64>,
+    /// What is usual at this hour, per minute; None: not known. The band is None while it is being learned.
+    pub usual: Option<(State, Option<Band>)>,
     /// Arrivals of the last 24 h in buckets of [`BUCKET_MS`], oldest first; None where they cannot be known.
     pub arrivals: Vec<Option<i64>>,
     /// Start of the first of `arrivals`, ms.
@@ -145,14 +149,22 @@ impl StatusCounts {
     }
 }
 
-/// What the store says of all DLQs at one moment.
-struct Reads {
+/// What figures are made of.
+struct Basics {
     now_ms: i64,
     counts: BTreeMap<i64, DlqCounts>,
     oldest: HashMap<i64, (i64, Option<i64>)>,
     samples: HashMap<i64, (Sample, Option<Sample>)>,
-    /// Arrivals by minute within the rate's window.
+    /// Arrivals by minute.
     recent: HashMap<i64, Vec<(i64, i64)>>,
+}
+
+/// What the store says of all DLQs at one moment.
+struct Reads {
+    basics: Basics,
+    /// What fires, by cluster and topic. None: there is no rule that is switched on.
+    alerts: Option<HashMap<(String, String), Vec<FiringAlert>>>,
+    usual: HashMap<i64, Usual>,
     buckets: HashMap<i64, Vec<(i64, i64)>>,
     buckets_from_ms: i64,
     /// Depth an hour ago.
@@ -169,10 +181,37 @@ impl Health {
         let reads = self.read(None).await?;
         let mut rows: Vec<DlqHealth> = dlqs.into_iter().map(|dlq| self.judge(dlq, &reads)).collect();
         rows.sort_by(|a, b| {
-            let places = health::worst_first(&measures(a), &measures(b));
+            let places = health::worst_first((a.status, &measures(a)), (b.status, &measures(b)));
             places.then_with(|| (&a.dlq.cluster, &a.dlq.topic).cmp(&(&b.dlq.cluster, &b.dlq.topic)))
         });
         Ok(rows)
+    }
+
+    /// All DLQs as rules see them, with their arrivals by minute from `minutes_from_ms` on. Five queries, six where a look failed.
+    ///
+    /// # Errors
+    /// The database could not be asked.
+    pub async fn looks(&self, minutes_from_ms: i64) -> Result<Vec<(Dlq, Looked)>, StoreError> {
+        let dlqs = self.store.dlqs().await?;
+        let mut basics = self.basics(None, minutes_from_ms).await?;
+        let look = |dlq: Dlq| {
+            let figures = self.figures(&dlq, &basics);
+            let (newest, good) = basics.samples_of(dlq.id);
+            let counts = basics.counts.get(&dlq.id);
+            let looked = Looked {
+                figures,
+                replayed: counts.map_or(0, DlqCounts::replayed),
+                looked_at_ms: newest.map(|sample| sample.at_ms),
+                sampled_at_ms: good.map(|sample| sample.at_ms),
+                minutes: Vec::new(),
+            };
+            (dlq, looked)
+        };
+        let mut looks: Vec<(Dlq, Looked)> = dlqs.into_iter().map(look).collect();
+        for (dlq, looked) in &mut looks {
+            looked.minutes = basics.recent.remove(&dlq.id).unwrap_or_default();
+        }
+        Ok(looks)
     }
 
     /// One DLQ with its groups, partitions and history. None: no such DLQ was ever seen.
@@ -189,12 +228,12 @@ impl Health {
         let health = self.judge(dlq, &reads);
         let positions = self.store.positions(Some(id)).await?;
         let samples = self.store.partition_samples(id).await?;
-        let mut groups = self.store.groups(id, health::arriving_from_ms(reads.now_ms), GROUPS_READ + 1).await?;
+        let mut groups = self.store.groups(id, health::arriving_from_ms(reads.basics.now_ms), GROUPS_READ + 1).await?;
         let more_groups = groups.len() as i64 > GROUPS_READ;
         groups.truncate(GROUPS_READ as usize);
         Ok(Some(DlqDetail {
-            arrivals: self.fine_arrivals(&health, reads.now_ms).await?,
-            depths: self.depths(&health, reads.now_ms).await?,
+            arrivals: self.fine_arrivals(&health, reads.basics.now_ms).await?,
+            depths: self.depths(&health, reads.basics.now_ms).await?,
             groups,
             more_groups,
             incarnations: self.store.incarnations(id).await?,
@@ -225,69 +264,127 @@ impl Health {
         Ok(Buckets { counts, from_ms, bucket_ms })
     }
 
-    async fn read(&self, only: Option<i64>) -> Result<Reads, StoreError> {
+    async fn basics(&self, only: Option<i64>, minutes_from_ms: i64) -> Result<Basics, StoreError> {
         let now_ms = self.clock.now_ms();
-        let buckets_from_ms = (now_ms.div_euclid(BUCKET_MS) - (BUCKETS - 1)) * BUCKET_MS;
-        let hour_ago = now_ms - 60 * MINUTE_MS;
-        let samples = self.store.latest_samples(only).await?;
-        Ok(Reads {
+        Ok(Basics {
             now_ms,
             counts: self.store.dlq_counts(only).await?,
             oldest: self.store.oldest_open(only).await?.into_iter().map(|(dlq, dead, event)| (dlq, (dead, event))).collect(),
-            samples: samples.into_iter().map(|pair| (pair.0.dlq_id, pair)).collect(),
-            recent: self.store.arrivals_by_minute(only, health::arrivals_from_ms(now_ms), now_ms + 1).await?,
+            samples: self.store.latest_samples(only).await?.into_iter().map(|pair| (pair.0.dlq_id, pair)).collect(),
+            recent: self.store.arrivals_by_minute(only, minutes_from_ms.min(health::arrivals_from_ms(now_ms)), now_ms + 1).await?,
+        })
+    }
+
+    async fn read(&self, only: Option<i64>) -> Result<Reads, StoreError> {
+        let basics = self.basics(only, i64::MAX).await?;
+        let now_ms = basics.now_ms;
+        let buckets_from_ms = (now_ms.div_euclid(BUCKET_MS) - (BUCKETS - 1)) * BUCKET_MS;
+        let hour_ago = now_ms - 60 * MINUTE_MS;
+        let alerts = match self.store.any_rule().await? {
+            false => None,
+            true => {
+                let mut by_dlq: HashMap<(String, String), Vec<FiringAlert>> = HashMap::new();
+                for alert in self.store.firing_alerts().await? {
+                    by_dlq.entry((alert.cluster.clone(), alert.topic.clone())).or_default().push(alert);
+                }
+                Some(by_dlq)
+            }
+        };
+        Ok(Reads {
+            basics,
+            alerts,
+            usual: self.store.usual(only).await?,
             buckets: self.store.arrivals_by_half_hour(only, buckets_from_ms).await?,
             buckets_from_ms,
             depths_then: self.store.depths_at(only, hour_ago, hour_ago + 10 * MINUTE_MS).await?.into_iter().collect(),
         })
     }
 
-    fn judge(&self, dlq: Dlq, reads: &Reads) -> DlqHealth {
-        let counts = reads.counts.get(&dlq.id);
-        let oldest = reads.oldest.get(&dlq.id);
-        let (newest, last_good) = match reads.samples.get(&dlq.id) {
-            Some((newest, last_good)) => (Some(newest), last_good.as_ref()),
-            None => (None, None),
-        };
+    fn figures(&self, dlq: &Dlq, basics: &Basics) -> Figures {
+        let counts = basics.counts.get(&dlq.id);
         let interval = self.sample_interval_ms.get(&dlq.cluster).copied().unwrap_or(USUAL_INTERVAL_MS);
         // A sample that failed is no data at once, whatever came before it.
-        let fresh = newest.filter(|sample| sample.error.is_none() && health::is_fresh(Some(sample.at_ms), reads.now_ms, interval));
-        let recent = reads.recent.get(&dlq.id).into_iter().flatten().copied();
-        let rate = health::arrivals_per_minute(recent, reads.now_ms);
+        let is_fresh = |sample: &&Sample| sample.error.is_none() && health::is_fresh(Some(sample.at_ms), basics.now_ms, interval);
+        let fresh = basics.samples_of(dlq.id).0.filter(is_fresh);
+        let recent = basics.recent.get(&dlq.id).into_iter().flatten().copied();
+        let rate = health::arrivals_per_minute(recent, basics.now_ms);
+        let outcomes = counts.map_or_else(OutcomeCounts::default, |counts| counts.outcomes);
+        Figures {
+            has_data: fresh.is_some(),
+            depth: Some(counts.map_or(0, DlqCounts::depth)),
+            oldest_open_ms: basics.oldest.get(&dlq.id).map(|(dead, _)| *dead),
+            uncollected: fresh.and_then(|sample| sample.uncollected),
+            at_risk: fresh.map_or(AtRisk::Unknown, |sample| AtRisk::from_parts(&sample.at_risk_state, sample.at_risk_left_ms)),
+            arrivals_per_minute: fresh.map(|_| rate),
+            follow_up_open: Some(counts.map_or(0, |counts| counts.follow_up_open)),
+            confirmed: Some(outcomes.confirmed),
+            returned: Some(outcomes.returned),
+        }
+    }
+
+    fn judge(&self, dlq: Dlq, reads: &Reads) -> DlqHealth {
+        let now_ms = reads.basics.now_ms;
+        let figures = self.figures(&dlq, &reads.basics);
+        let (newest, last_good) = reads.basics.samples_of(dlq.id);
+        let counts = reads.basics.counts.get(&dlq.id);
         let settings = settings_for(&self.dlqs, &dlq.cluster, &dlq.topic);
-        let depth = counts.map_or(0, DlqCounts::depth);
+        let depth = figures.depth.unwrap_or(0);
+        let event_ms = reads.basics.oldest.get(&dlq.id).and_then(|(_, event_ms)| *event_ms);
         let mut row = DlqHealth {
             consumer_group: settings.and_then(|settings| settings.consumer_group.clone()),
             status: Status::NoData,
             because: None,
             depth,
             depth_change_1h: reads.depths_then.get(&dlq.id).map(|then| depth - then),
-            follow_up_open: counts.map_or(0, |counts| counts.follow_up_open),
+            follow_up_open: figures.follow_up_open.unwrap_or(0),
             outcomes: counts.map_or_else(OutcomeCounts::default, |counts| counts.outcomes),
-            uncollected: fresh.and_then(|sample| sample.uncollected),
-            oldest_age_ms: oldest.map(|(dead, _)| (reads.now_ms - dead).max(0)),
-            event_age_ms: oldest.and_then(|(_, event)| event_age_ms((*event)?, reads.now_ms)),
-            at_risk: fresh.map_or(AtRisk::Unknown, |sample| AtRisk::from_parts(&sample.at_risk_state, sample.at_risk_left_ms)),
-            arrivals_per_min: fresh.map(|_| rate),
-            arrivals: bucketed(reads.buckets.get(&dlq.id), reads, &dlq, last_good.map(|sample| sample.at_ms), fresh.is_some()),
+            uncollected: figures.uncollected,
+            oldest_age_ms: figures.oldest_open_ms.map(|dead_ms| (now_ms - dead_ms).max(0)),
+            event_age_ms: event_ms.and_then(|event_ms| event_age_ms(event_ms, now_ms)),
+            at_risk: figures.at_risk,
+            arrivals_per_min: figures.arrivals_per_minute,
+            usual: reads.usual.get(&dlq.id).and_then(|usual| usual.at(now_ms)),
+            arrivals: bucketed(reads.buckets.get(&dlq.id), reads, &dlq, last_good.map(|sample| sample.at_ms), figures.has_data),
             arrivals_from_ms: reads.buckets_from_ms,
             sampled_at_ms: last_good.map(|sample| sample.at_ms),
             sample_error: newest.and_then(|sample| sample.error.clone()),
             dlq,
         };
         // A topic that does not exist cannot be looked at, and that is known: what it left behind is what there is to judge.
-        let has_data = fresh.is_some() || row.dlq.gone_since_ms.is_some();
-        let verdict = health::judge(&Measures { has_data, ..measures(&row) });
+        let has_data = figures.has_data || row.dlq.gone_since_ms.is_some();
+        let verdict = match &reads.alerts {
+            None => health::judge(&Measures { has_data, ..measures(&row) }),
+            Some(alerts) => {
+                let of_dlq = alerts.get(&(row.dlq.cluster.clone(), row.dlq.topic.clone()));
+                by_rules(has_data, of_dlq.into_iter().flatten(), now_ms)
+            }
+        };
         (row.status, row.because) = (verdict.status, verdict.because);
         row
     }
 }
 
-/// What `domain::health` judges by. Nothing is muted yet: that comes with alert rules.
+impl Basics {
+    /// The newest sample of a DLQ, and the newest that succeeded.
+    fn samples_of(&self, dlq_id: i64) -> (Option<&Sample>, Option<&Sample>) {
+        self.samples.get(&dlq_id).map_or((None, None), |(newest, good)| (Some(newest), good.as_ref()))
+    }
+}
+
+fn by_rules<'a>(has_data: bool, alerts: impl Iterator<Item = &'a FiringAlert>, now_ms: i64) -> Verdict {
+    let firing = |alert: &FiringAlert| {
+        let firing = alert.alert.firing()?;
+        let silenced = alert.alert.is_silenced(now_ms);
+        Some(Firing { severity: firing.severity, measure: alert.measure, value: firing.value, silenced })
+    };
+    let firing: Vec<Firing> = alerts.filter_map(firing).collect();
+    health::judge_alerts(has_data, &firing)
+}
+
+/// What `domain::health` judges by while there are no rules, and orders by.
 fn measures(row: &DlqHealth) -> Measures {
     Measures {
         has_data: row.has_data(),
-        muted: false,
         at_risk: row.at_risk,
         oldest_age_ms: row.oldest_age_ms,
         arrivals_per_minute: row.arrivals_per_min,

@@ -3,6 +3,7 @@
 //! May use: `domain`, `store`, `kafka`, `ledger`, `schema`, `channels`. Called by: `jobs`, `web`, `api`, `app`.
 
 pub mod access;
+pub mod alerting;
 pub mod checkup;
 pub mod export;
 pub mod groups;

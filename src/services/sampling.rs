@@ -12,6 +12,7 @@ use crate::domain::health::{self, AtRisk, OldestUncollected, Retention};
 use crate::domain::settings::{ClusterSettings, DlqSettings, settings_for};
 use crate::kafka::client::KafkaError;
 use crate::kafka::inspect::{Inspector, LogEnds, TopicPartition};
+use crate::store::counters::DlqCounts;
 use crate::store::dlqs::Dlq;
 use crate::store::leases::HeldLease;
 use crate::store::positions::{PartitionId, Position};
@@ -97,7 +98,8 @@ impl Sampler {
         });
         // Positions before ends: an end is then never behind the position it is compared with.
         let positions = self.positions_by_dlq().await?;
-        let depths = self.store.dlq_counts(None).await?;
+        let counts = self.store.dlq_counts(None).await?;
+        let oldest: BTreeMap<i64, i64> = self.store.oldest_open(None).await?.into_iter().map(|(dlq, dead, _)| (dlq, dead)).collect();
         let partitions: Vec<TopicPartition> = dlqs
             .iter()
             .flat_map(|dlq| positions.get(&dlq.id).into_iter().flatten().map(|position| (dlq.topic.clone(), position.id.partition)))
@@ -126,11 +128,16 @@ impl Sampler {
                 run.failed += 1;
                 telemetry::sample_failed(&self.cluster, &dlq.topic, error);
             }
+            let counts = counts.get(&dlq.id);
             samples.push(Sample {
                 dlq_id: dlq.id,
                 at_ms: now_ms,
                 uncollected,
-                depth: Some(depths.get(&dlq.id).map_or(0, |counts| counts.depth())),
+                depth: Some(counts.map_or(0, DlqCounts::depth)),
+                oldest_open_ms: oldest.get(&dlq.id).copied(),
+                follow_up_open: Some(counts.map_or(0, |counts| counts.follow_up_open)),
+                confirmed: Some(counts.map_or(0, |counts| counts.outcomes.confirmed)),
+                returned: Some(counts.map_or(0, |counts| counts.outcomes.returned)),
                 at_risk_state: risk.as_str().to_owned(),
                 at_risk_left_ms: risk.left_ms(),
                 error,

@@ -50,6 +50,11 @@ pub struct CounterDrift {
 }
 
 impl DlqCounts {
+    /// Messages that were replayed.
+    pub fn replayed(&self) -> i64 {
+        self.by_state.get(MessageState::Replayed.as_str()).copied().unwrap_or(0)
+    }
+
     /// Messages not yet replayed or archived.
     pub fn depth(&self) -> i64 {
         MessageState::ALL.iter().filter(|s| s.is_open()).filter_map(|s| self.by_state.get(s.as_str())).sum()
@@ -206,10 +211,11 @@ pub(super) const ARRIVALS_OF_EACH: &str =
         WHERE kind = $2 AND ref >= $3 AND ref < $4 AND ($1 = 0 OR dlq_id = $1)";
 
 /// Each MIN is the first entry of an index: `messages_time`, `messages_event`. `$1..$4` the open states; `$5` the earliest event that is
-/// believed: a header in seconds, or of zero, drives no age. `$6` the DLQ or 0.
+/// believed: a header in seconds, or of zero, drives no age. `$6` the DLQ or 0, `$7` the earliest dead-lettered time that counts.
 pub(super) const OLDEST_OPEN: &str = "SELECT dlq_id, MIN(oldest), MIN(event) FROM (
         SELECT d.id AS dlq_id,
-            (SELECT m.dead_lettered_at_ms FROM messages m WHERE m.dlq_id = d.id AND m.state = o.state ORDER BY m.dead_lettered_at_ms LIMIT 1) AS oldest,
+            (SELECT m.dead_lettered_at_ms FROM messages m WHERE m.dlq_id = d.id AND m.state = o.state AND m.dead_lettered_at_ms >= $7
+             ORDER BY m.dead_lettered_at_ms LIMIT 1) AS oldest,
             (SELECT m.origin_at_ms FROM messages m WHERE m.dlq_id = d.id AND m.state = o.state AND m.origin_at_ms >= $5
              ORDER BY m.origin_at_ms LIMIT 1) AS event
         FROM dlqs d CROSS JOIN (SELECT $1 AS state UNION ALL SELECT $2 UNION ALL SELECT $3 UNION ALL SELECT $4) o WHERE $6 = 0 OR d.id = $6) by_state
@@ -332,12 +338,17 @@ impl Store {
 
     /// Oldest open message of each DLQ, or of `only` one: (dlq id, min dead_lettered_at_ms, min origin_at_ms of the open ones where known and believable).
     pub async fn oldest_open(&self, only: Option<i64>) -> Result<Vec<(i64, i64, Option<i64>)>, StoreError> {
+        self.oldest_open_since(only, i64::MIN).await
+    }
+
+    /// As [`Store::oldest_open`], of the messages that were dead-lettered at `from_ms` or later.
+    pub async fn oldest_open_since(&self, only: Option<i64>, from_ms: i64) -> Result<Vec<(i64, i64, Option<i64>)>, StoreError> {
         read!(self, |pool| {
             let mut query = sqlx::query_as::<Db, (i64, i64, Option<i64>)>(OLDEST_OPEN);
             for state in MessageState::ALL.into_iter().filter(|state| state.is_open()) {
                 query = query.bind(state.as_str());
             }
-            query.bind(EARLIEST_PLAUSIBLE_MS).bind(only.unwrap_or(0)).fetch_all(pool).await?
+            query.bind(EARLIEST_PLAUSIBLE_MS).bind(only.unwrap_or(0)).bind(from_ms).fetch_all(pool).await?
         })
     }
 

@@ -457,7 +457,7 @@ impl Store {
             ("counts", COUNTS, kinds),
             ("arrivals of a day", ARRIVALS_OF_EACH, arrivals(ARRIVALS_COARSE, now_ms - 86_400_000)),
             ("arrivals of 15 minutes", ARRIVALS_OF_EACH, arrivals(ARRIVALS, now_ms - 900_000)),
-            ("oldest open", OLDEST_OPEN, open.chain([long(EARLIEST_PLAUSIBLE_MS), long(0)]).collect()),
+            ("oldest open", OLDEST_OPEN, open.chain([long(EARLIEST_PLAUSIBLE_MS), long(0), long(i64::MIN)]).collect()),
             ("newest samples", NEWEST, vec![long(0)]),
             ("newest successful samples", SUCCEEDED, vec![long(0)]),
             ("depths an hour ago", DEPTHS_AT, vec![long(now_ms - 3_600_000), long(now_ms - 3_000_000), long(0)]),

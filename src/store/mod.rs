@@ -7,7 +7,9 @@
 #[macro_use]
 mod either;
 
+pub mod alerts;
 pub mod audit;
+pub mod baselines;
 mod bulk;
 pub mod channels;
 mod connect;
@@ -30,6 +32,7 @@ pub mod replay_pages;
 pub mod replays;
 mod returns;
 pub mod review;
+pub mod rules;
 pub mod samples;
 mod sql_pieces;
 mod take_in;

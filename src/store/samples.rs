@@ -9,7 +9,7 @@ use super::sql_pieces::{Dialect as _, rows, text};
 use super::{Store, StoreError};
 
 /// One look at one DLQ.
-#[derive(Debug, Clone, PartialEq, Eq, sqlx::FromRow)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, sqlx::FromRow)]
 pub struct Sample {
     pub dlq_id: i64,
     pub at_ms: i64,
@@ -22,6 +22,12 @@ pub struct Sample {
     pub at_risk_left_ms: Option<i64>,
     /// Why it failed, short and without secrets; None when it succeeded.
     pub error: Option<String>,
+    /// When the oldest open message was dead-lettered; None: none was open, or an earlier version looked.
+    pub oldest_open_ms: Option<i64>,
+    /// Archived messages whose follow-up was open, and replayed ones by how that ended; None: an earlier version looked.
+    pub follow_up_open: Option<i64>,
+    pub confirmed: Option<i64>,
+    pub returned: Option<i64>,
 }
 
 /// The newest look at one partition.
@@ -44,6 +50,10 @@ struct NewSample<'a> {
     at_risk_state: String,
     at_risk_left_ms: Option<i64>,
     error: Option<std::borrow::Cow<'a, str>>,
+    oldest_open_ms: Option<i64>,
+    follow_up_open: Option<i64>,
+    confirmed: Option<i64>,
+    returned: Option<i64>,
 }
 
 impl<'a> From<&'a Sample> for NewSample<'a> {
@@ -56,6 +66,10 @@ impl<'a> From<&'a Sample> for NewSample<'a> {
             at_risk_state: text(&sample.at_risk_state).into_owned(),
             at_risk_left_ms: sample.at_risk_left_ms,
             error: sample.error.as_deref().map(text),
+            oldest_open_ms: sample.oldest_open_ms,
+            follow_up_open: sample.follow_up_open,
+            confirmed: sample.confirmed,
+            returned: sample.returned,
         }
     }
 }
@@ -103,7 +117,7 @@ impl From<RawPartition> for PartitionSample {
 
 macro_rules! sample_row {
     () => {
-        "s.dlq_id, s.at_ms, s.uncollected, s.depth, s.at_risk_state, s.at_risk_left_ms, s.error"
+        "s.dlq_id, s.at_ms, s.uncollected, s.depth, s.at_risk_state, s.at_risk_left_ms, s.error, s.oldest_open_ms, s.follow_up_open, s.confirmed, s.returned"
     };
 }
 
@@ -223,18 +237,42 @@ impl Store {
         })
     }
 
-    /// Thins samples older than `before_ms` to one per DLQ and hour (the oldest of it, one that succeeded if any did), at most `limit` rows a call,
-    /// oldest hours first. Returns how many went; call again while it returns any.
-    pub async fn thin_samples(&self, before_ms: i64, limit: i64) -> Result<u64, StoreError> {
-        // A sample goes when a better one of its hour stays: one that succeeded before one that failed, an older before a newer.
+    /// As [`Store::samples`], of each bucket of `bucket_ms` the newest one.
+    pub async fn samples_by(&self, dlq_id: i64, from_ms: i64, to_ms: i64, bucket_ms: i64) -> Result<Vec<Sample>, StoreError> {
+        const SQL: &str = concat!(
+            "SELECT ",
+            sample_row!(),
+            " FROM (SELECT MAX(at_ms) AS at_ms FROM samples WHERE dlq_id = $1 AND at_ms >= $2 AND at_ms < $3 GROUP BY at_ms / $4) newest
+             JOIN samples s ON s.dlq_id = $1 AND s.at_ms = newest.at_ms ORDER BY s.at_ms"
+        );
+        read!(self, |pool| {
+            let query = sqlx::query_as::<Db, Sample>(SQL).bind(dlq_id).bind(from_ms).bind(to_ms);
+            query.bind(bucket_ms.max(1)).fetch_all(pool).await?
+        })
+    }
+
+    /// Thins samples in `[from, before)` to one per DLQ and bucket (the oldest of it, one that succeeded if any did), at most `limit` rows a call,
+    /// oldest first. Returns how many went; call again while it returns any.
+    pub async fn thin_samples(&self, from_ms: i64, before_ms: i64, bucket_ms: i64, limit: i64) -> Result<u64, StoreError> {
+        // A sample goes when a better one of its bucket stays: one that succeeded before one that failed, an older before a newer.
         const SQL: &str = "WITH going AS (
-                SELECT s.dlq_id, s.at_ms FROM samples s WHERE s.at_ms < $1 AND EXISTS (
-                    SELECT 1 FROM samples o WHERE o.dlq_id = s.dlq_id AND o.at_ms >= s.at_ms - s.at_ms % 3600000
-                        AND o.at_ms < s.at_ms - s.at_ms % 3600000 + 3600000 AND o.at_ms < $1
+                SELECT s.dlq_id, s.at_ms FROM samples s WHERE s.at_ms >= $1 AND s.at_ms < $2 AND EXISTS (
+                    SELECT 1 FROM samples o WHERE o.dlq_id = s.dlq_id AND o.at_ms >= s.at_ms - s.at_ms % $3
+                        AND o.at_ms < s.at_ms - s.at_ms % $3 + $3 AND o.at_ms < $2
                         AND ((o.error IS NULL AND s.error IS NOT NULL)
                             OR ((o.error IS NULL) = (s.error IS NULL) AND o.at_ms < s.at_ms)))
-                ORDER BY s.at_ms LIMIT $2)
+                ORDER BY s.at_ms LIMIT $4)
              DELETE FROM samples WHERE (dlq_id, at_ms) IN (SELECT dlq_id, at_ms FROM going)";
+        write_one!(self, |pool| {
+            let query = sqlx::query(SQL).bind(from_ms).bind(before_ms).bind(bucket_ms.max(1)).bind(limit);
+            query.execute(pool).await?.rows_affected()
+        })
+    }
+
+    /// Deletes samples older than `before_ms`, at most `limit` a call. Returns how many went.
+    pub async fn drop_samples(&self, before_ms: i64, limit: i64) -> Result<u64, StoreError> {
+        const SQL: &str =
+            "DELETE FROM samples WHERE (dlq_id, at_ms) IN (SELECT dlq_id, at_ms FROM samples WHERE at_ms < $1 ORDER BY at_ms LIMIT $2)";
         write_one!(self, |pool| { sqlx::query(SQL).bind(before_ms).bind(limit).execute(pool).await?.rows_affected() })
     }
 }

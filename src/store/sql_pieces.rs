@@ -185,6 +185,22 @@ pub(super) trait Dialect {
     const PASSED_ITEMS: &'static str;
     /// The items of the batch `$1` with the ids `$2` (a JSON list) are passed as of `$3`, where they still are pending.
     const MARK_PASSED: &'static str;
+    /// Stores the alerts `$1` that are new, and gives their ids with rule, cluster and topic.
+    const ADD_ALERTS: &'static str;
+    /// Stores the alerts `$1`, `[{alert_id, seen_version, ..}]`, that are still of the version that was seen, and gives their ids.
+    const CHANGE_ALERTS: &'static str;
+    /// Appends the news `$1`; what is there already stays.
+    const ADD_NEWS: &'static str;
+    /// Stores the baselines `$1`, each of the version that follows the stored one (1: there is none), and gives the ids of their DLQs.
+    const SAVE_BASELINES: &'static str;
+    /// Stores the watches `$1`, `[{of_dlq, seen_version, ..}]`, of baselines that are still of the version that was seen, and gives the ids of their DLQs.
+    const SAVE_WATCHES: &'static str;
+    /// Appends the anomalies `$1`; what is there already stays.
+    const ADD_ANOMALIES: &'static str;
+    /// The alerts with the ids `$1` (a JSON list).
+    const SOME_ALERTS: &'static str;
+    /// The baselines of the DLQs `$1` (a JSON list of ids).
+    const SOME_BASELINES: &'static str;
 }
 
 /// Each text once, with what PostgreSQL and SQLite write for the list `$1`.
@@ -410,10 +426,12 @@ macro_rules! set_copies {
 
 macro_rules! save_samples {
     ($db:ident) => {
-        insert_rows!($db "samples (dlq_id, at_ms, uncollected, depth, at_risk_state, at_risk_left_ms, error)"
-            ("dlq_id" "BIGINT", "at_ms" "BIGINT", "uncollected" "BIGINT", "depth" "BIGINT", "at_risk_state" "TEXT", "at_risk_left_ms" "BIGINT", "error" "TEXT")
+        insert_rows!($db "samples (dlq_id, at_ms, uncollected, depth, at_risk_state, at_risk_left_ms, error, oldest_open_ms, follow_up_open, confirmed, returned)"
+            ("dlq_id" "BIGINT", "at_ms" "BIGINT", "uncollected" "BIGINT", "depth" "BIGINT", "at_risk_state" "TEXT", "at_risk_left_ms" "BIGINT", "error" "TEXT",
+             "oldest_open_ms" "BIGINT", "follow_up_open" "BIGINT", "confirmed" "BIGINT", "returned" "BIGINT")
             "WHERE true ON CONFLICT (dlq_id, at_ms) DO UPDATE SET uncollected = excluded.uncollected, depth = excluded.depth,
-             at_risk_state = excluded.at_risk_state, at_risk_left_ms = excluded.at_risk_left_ms, error = excluded.error")
+             at_risk_state = excluded.at_risk_state, at_risk_left_ms = excluded.at_risk_left_ms, error = excluded.error,
+             oldest_open_ms = excluded.oldest_open_ms, follow_up_open = excluded.follow_up_open, confirmed = excluded.confirmed, returned = excluded.returned")
     };
 }
 
@@ -561,6 +579,66 @@ macro_rules! add_verdicts {
             ("message_id" "BIGINT", "batch_id" "BIGINT", "at_ms" "BIGINT", "phase" "TEXT", "schema" "TEXT", "idempotency" "TEXT", "decision" "TEXT",
              "schema_note" "TEXT", "asked" "TEXT", "answered" "TEXT", "others" "TEXT")
             "")
+    };
+}
+
+macro_rules! add_alerts {
+    ($db:ident) => {
+        insert_rows!($db "alerts (rule_id, rule_version, changed_at_ms, version, cluster, topic, phase, life)"
+            ("rule_id" "BIGINT", "rule_version" "BIGINT", "changed_at_ms" "BIGINT", "version" "BIGINT", "cluster" "TEXT", "topic" "TEXT", "phase" "TEXT", "life" "TEXT")
+            "WHERE true ON CONFLICT (rule_id, cluster, topic) DO NOTHING RETURNING id, rule_id, cluster, topic")
+    };
+}
+
+macro_rules! change_alerts {
+    ($db:ident) => {
+        concat!("UPDATE alerts AS a SET rule_version = x.new_rule_version, changed_at_ms = x.at_ms, version = a.version + 1, phase = x.new_phase, life = x.new_life FROM ",
+            listed!($db "$1" ("alert_id" "BIGINT", "seen_version" "BIGINT", "new_rule_version" "BIGINT", "at_ms" "BIGINT", "new_phase" "TEXT", "new_life" "TEXT")),
+            " WHERE a.id = x.alert_id AND a.version = x.seen_version RETURNING id")
+    };
+}
+
+macro_rules! add_news {
+    ($db:ident) => {
+        insert_rows!($db "alert_news (alert_id, number, at_ms, severity, news)"
+            ("alert_id" "BIGINT", "number" "BIGINT", "at_ms" "BIGINT", "severity" "TEXT", "news" "TEXT")
+            "WHERE true ON CONFLICT (alert_id, number) DO NOTHING")
+    };
+}
+
+macro_rules! save_baselines {
+    ($db:ident) => {
+        insert_rows!($db "baselines (dlq_id, changed_at_ms, version, history, watch, usual)"
+            ("dlq_id" "BIGINT", "changed_at_ms" "BIGINT", "version" "BIGINT", "history" "TEXT", "watch" "TEXT", "usual" "TEXT")
+            "WHERE true ON CONFLICT (dlq_id) DO UPDATE SET changed_at_ms = excluded.changed_at_ms, version = excluded.version, history = excluded.history,
+             watch = excluded.watch, usual = excluded.usual WHERE baselines.version = excluded.version - 1 RETURNING dlq_id")
+    };
+}
+
+macro_rules! save_watches {
+    ($db:ident) => {
+        concat!("UPDATE baselines AS b SET watch = x.new_watch, changed_at_ms = x.at_ms, version = b.version + 1 FROM ",
+            listed!($db "$1" ("of_dlq" "BIGINT", "seen_version" "BIGINT", "at_ms" "BIGINT", "new_watch" "TEXT")),
+            " WHERE b.dlq_id = x.of_dlq AND b.version = x.seen_version RETURNING dlq_id")
+    };
+}
+
+macro_rules! add_anomalies {
+    ($db:ident) => {
+        insert_rows!($db "anomalies (dlq_id, from_ms, to_ms)" ("dlq_id" "BIGINT", "from_ms" "BIGINT", "to_ms" "BIGINT")
+            "WHERE true ON CONFLICT (dlq_id, from_ms) DO NOTHING")
+    };
+}
+
+macro_rules! some_alerts {
+    ($ids:literal) => {
+        concat!("SELECT id, rule_id, rule_version, changed_at_ms, version, cluster, topic, life FROM alerts WHERE id IN (", $ids, ")")
+    };
+}
+
+macro_rules! some_baselines {
+    ($ids:literal) => {
+        concat!("SELECT dlq_id, version, history, watch FROM baselines WHERE dlq_id IN (", $ids, ")")
     };
 }
 
@@ -713,4 +791,12 @@ dialects! {
     FOR_EACH:
         "SELECT c.id FROM {outer} CROSS JOIN LATERAL ({inner}) c",
         "SELECT c.value AS id FROM {outer} CROSS JOIN json_each((SELECT json_group_array(i.id) FROM ({inner}) i)) c";
+    ADD_ALERTS: add_alerts!(postgres), add_alerts!(sqlite);
+    CHANGE_ALERTS: change_alerts!(postgres), change_alerts!(sqlite);
+    ADD_NEWS: add_news!(postgres), add_news!(sqlite);
+    SAVE_BASELINES: save_baselines!(postgres), save_baselines!(sqlite);
+    SAVE_WATCHES: save_watches!(postgres), save_watches!(sqlite);
+    ADD_ANOMALIES: add_anomalies!(postgres), add_anomalies!(sqlite);
+    SOME_ALERTS: some_alerts!("SELECT value::BIGINT FROM json_array_elements_text($1::json)"), some_alerts!("SELECT value FROM json_each($1)");
+    SOME_BASELINES: some_baselines!("SELECT value::BIGINT FROM json_array_elements_text($1::json)"), some_baselines!("SELECT value FROM json_each($1)");
 }

@@ -3,6 +3,7 @@
 //! A test that needs a real server is marked `#[ignore = "needs a real ..: run tests/run"]`: plain `cargo test` names it as ignored,
 //! `tests/run` starts the servers and runs it with `--include-ignored`.
 
+mod alerts;
 mod architecture;
 mod browser;
 mod cases;

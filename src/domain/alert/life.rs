@@ -42,6 +42,18 @@ pub enum Phase {
     Resolved(Resolved),
 }
 
+impl Phase {
+    /// The word in the database.
+    pub fn as_str(&self) -> &'static str {
+        match self {
+            Phase::Quiet => "quiet",
+            Phase::Pending(_) => "pending",
+            Phase::Firing(_) => "firing",
+            Phase::Resolved(_) => "resolved",
+        }
+    }
+}
+
 /// Beyond the threshold, not yet for long enough.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Pending {
@@ -165,6 +177,19 @@ pub enum News {
     Resolved(End),
 }
 
+impl News {
+    /// The word in metrics and logs.
+    pub fn as_str(&self) -> &'static str {
+        match self {
+            News::Fires { .. } => "fires",
+            News::Worse { .. } => "worse",
+            News::More { .. } => "more",
+            News::StillFires { .. } => "still_fires",
+            News::Resolved(_) => "resolved",
+        }
+    }
+}
+
 /// What cannot be done to an alert.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Refused {
@@ -229,6 +254,28 @@ impl Alert {
         // One that is ended by hand ends now, so that what was kept back is told at the next look.
         self.silenced_until_ms = until_ms.or(self.silenced_until_ms.map(|until| until.min(now_ms)));
         Ok(self)
+    }
+
+    /// Whether nothing but the last look and its value changed. That may be stored a little later: [`SEEN_MS`] is longer than a minute.
+    pub fn is_as_before_but_for_the_look(&self, before: &Alert) -> bool {
+        let without = |alert: &Alert| {
+            let mut alert = alert.clone();
+            match &mut alert.phase {
+                Phase::Pending(pending) => pending.seen_ms = 0,
+                Phase::Firing(firing) => (firing.seen_ms, firing.value) = (0, 0.0),
+                Phase::Quiet | Phase::Resolved(_) => {}
+            }
+            alert
+        };
+        without(self) == without(before)
+    }
+
+    /// While it fires: how.
+    pub fn firing(&self) -> Option<&Firing> {
+        match &self.phase {
+            Phase::Firing(firing) => Some(firing),
+            _ => None,
+        }
     }
 
     /// Whether nothing is told now.
@@ -667,15 +714,6 @@ mod tests {
         })
     }
 
-    fn name(phase: &Phase) -> &'static str {
-        match phase {
-            Phase::Quiet => "quiet",
-            Phase::Pending(_) => "pending",
-            Phase::Firing(_) => "firing",
-            Phase::Resolved(_) => "resolved",
-        }
-    }
-
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(2_000))]
         #[test]
@@ -705,7 +743,7 @@ mod tests {
                 prop_assert_eq!(&stored, &story.alert);
 
                 // The diagram.
-                let arrow = (name(&before.phase), name(&story.alert.phase));
+                let arrow = (before.phase.as_str(), story.alert.phase.as_str());
                 let drawn = [
                     ("quiet", "pending"), ("quiet", "firing"), ("pending", "firing"), ("pending", "quiet"), ("pending", "resolved"),
                     ("firing", "resolved"), ("resolved", "pending"), ("resolved", "firing"),

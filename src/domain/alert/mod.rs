@@ -7,6 +7,7 @@ pub mod back_test;
 pub mod gather;
 pub mod life;
 pub mod measure;
+mod observe;
 pub mod rule;
 
 use serde::{Deserialize, Serialize};
@@ -15,6 +16,7 @@ pub use back_test::{Fired, Suggestion, back_test, suggest};
 pub use gather::{Bundle, Pending, gather};
 pub use life::{Alert, Look, News, Notify, step};
 pub use measure::{Measure, Observation};
+pub use observe::observe;
 pub use rule::{Rule, Scope, Terms, built_in};
 
 /// How bad it is. The greater is the worse.

@@ -8,6 +8,7 @@ pub mod follow;
 pub mod history;
 pub mod model;
 mod tail;
+mod usual;
 pub mod watch;
 
 use serde::{Deserialize, Serialize};
@@ -15,6 +16,7 @@ use serde::{Deserialize, Serialize};
 pub use follow::{Follow, anomaly_values};
 pub use history::History;
 pub use model::{Band, Baseline, State};
+pub use usual::Usual;
 pub use watch::{Anomaly, Finding, Recent, Turn, Watch, Window};
 
 const MINUTE_MS: i64 = 60_000;

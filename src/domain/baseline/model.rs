@@ -8,6 +8,8 @@
 //! each was predicted from the others (in the mean and in the extreme): bursts, batches and whatever the pattern does not explain. While no full week (or day) was seen, it is wider by
 //! what the pattern of a week (or day) may still turn out to be.
 
+use serde::{Deserialize, Serialize};
+
 use super::history::{History, Hour};
 use super::tail::Law;
 use super::{HOUR_MS, MINUTE_MS};
@@ -46,7 +48,8 @@ pub struct Baseline {
 }
 
 /// How much is known.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum State {
     /// Fewer than 24 hours were seen; so many.
     Learning {

@@ -165,6 +165,11 @@ impl Watch {
         if self.open.is_some() { Watch { open: None, fresh_from_ms: Some(now_ms) } } else { self }
     }
 
+    /// Whether an anomaly is open that is about to be over.
+    pub fn is_calming(&self) -> bool {
+        self.open.is_some_and(|open| open.calm_since_ms.is_some())
+    }
+
     /// What an alert rule on arrivals goes by: 0 while nothing is open, then how surprising they are, at least [`ALARMING`].
     pub fn value(&self) -> f64 {
         self.open.map_or(0.0, |open| open.latest.surprise.max(ALARMING))

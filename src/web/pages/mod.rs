@@ -30,6 +30,7 @@ use super::view::{format, text};
 use super::{AppState, assets};
 use crate::api::query::{Query, encode};
 use crate::domain::access::{Principal, Role};
+use crate::domain::alert::Measure;
 use crate::domain::audit::By;
 use crate::domain::classify::FailureClass;
 use crate::domain::group::Shown;
@@ -203,6 +204,20 @@ pub fn because(because: Option<Because>) -> String {
         Some(Because::Arriving { per_minute }) => format!("{} arriving", format::per_minute(per_minute)),
         Some(Because::Deep { count }) => format!("{} deep", format::exact(count)),
         Some(Because::Unread) => "more unread than read".to_owned(),
+        Some(Because::Fires { measure, value }) => fires(measure, value),
+    }
+}
+
+/// Why an alert fires, by what its rule measures.
+fn fires(measure: Measure, value: f64) -> String {
+    match measure {
+        // Powers of ten say nothing to people.
+        Measure::UnusualArrivals => measure.title().to_owned(),
+        Measure::Depth => format!("{} deep", measure.unit().words(value)),
+        Measure::OldestAge => format!("oldest {}", measure.unit().words(value)),
+        Measure::ArrivalRate => format!("{} arriving", measure.unit().words(value)),
+        Measure::AtRisk => format!("unread, expires in {}", measure.unit().words(value)),
+        _ => format!("{}: {}", measure.title(), measure.unit().words(value)),
     }
 }
 
@@ -540,6 +555,9 @@ mod tests {
             (Because::Arriving { per_minute: 4.93 }, "4.9/min arriving"),
             (Because::Deep { count: 12_400 }, "12,400 deep"),
             (Because::Unread, "more unread than read"),
+            (Because::Fires { measure: Measure::UnusualArrivals, value: 9.0 }, "unusual arrivals"),
+            (Because::Fires { measure: Measure::OldestAge, value: 7_200.0 }, "oldest 2h"),
+            (Because::Fires { measure: Measure::IntakeStalled, value: 300.0 }, "intake stalled: 5m"),
         ];
         for (reason, words) in cases {
             assert_eq!(because(Some(reason)), words);

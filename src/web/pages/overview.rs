@@ -10,6 +10,7 @@ use super::{Chip, Choice, ExportLinks, Look, Shell, SignedIn, chips, dlq_path, s
 use crate::api::Failure;
 use crate::api::dlqs::{DLQ_FILTER, DlqFilter};
 use crate::api::query::Query;
+use crate::domain::alert::Measure;
 use crate::domain::health::{AtRisk, Because, Status};
 use crate::services::health::{BUCKET_MS, DlqHealth, StatusCounts};
 use crate::services::intake::{ClusterView, Connection};
@@ -149,7 +150,7 @@ fn sentence(rows: &[DlqHealth]) -> Sentence {
     let oldest = worst.oldest_age_ms.map_or_else(String::new, |age| format!(", oldest {}", format::age(age)));
     let why = match worst.because {
         // Said already.
-        None | Some(Because::Oldest { .. }) => String::new(),
+        None | Some(Because::Oldest { .. } | Because::Fires { measure: Measure::OldestAge, .. }) => String::new(),
         because => format!(", {}", super::because(because)),
     };
     let seen = if worst.has_data() { "" } else { ", no data" };

@@ -184,6 +184,7 @@ pub async fn look_at_all(house: &House) {
                     at_risk_state: state,
                     at_risk_left_ms: left,
                     error: None,
+                    ..Sample::default()
                 };
                 house.store.save_samples(None, &[risk], &[]).await.expect("a sample");
             }

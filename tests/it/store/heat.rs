@@ -21,6 +21,7 @@ fn looked(dlq_id: i64, at_ms: i64, depth: i64, error: Option<&str>) -> Sample {
         at_risk_state: "all_stored".to_owned(),
         at_risk_left_ms: None,
         error: error.map(str::to_owned),
+        ..Sample::default()
     }
 }
 

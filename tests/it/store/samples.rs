@@ -16,6 +16,10 @@ fn seen(dlq_id: i64, at_ms: i64, uncollected: i64) -> Sample {
         at_risk_state: "at_risk".into(),
         at_risk_left_ms: Some(HOUR),
         error: None,
+        oldest_open_ms: Some(at_ms - HOUR),
+        follow_up_open: Some(2),
+        confirmed: Some(3),
+        returned: Some(4),
     }
 }
 
@@ -28,6 +32,7 @@ fn unseen(dlq_id: i64, at_ms: i64) -> Sample {
         at_risk_state: "unknown".into(),
         at_risk_left_ms: None,
         error: Some("broker 2 timed out".into()),
+        ..Sample::default()
     }
 }
 
@@ -103,7 +108,7 @@ on_both_stores! {
         store.save_samples(None, &[seen(b, NOW, 1), seen(b, NOW + 1, 1)], &[]).await.unwrap();
         let mut gone = 0;
         loop {
-            let now = store.thin_samples(NOW + 2 * HOUR, 2).await.unwrap();
+            let now = store.thin_samples(0, NOW + 2 * HOUR, HOUR, 2).await.unwrap();
             assert!(now <= 2);
             gone += now;
             if now == 0 {
@@ -114,6 +119,20 @@ on_both_stores! {
         let [first, second] = young;
         assert_eq!(store.samples(a, NOW, NOW + 9 * HOUR).await.unwrap(), [seen(a, NOW + 1, 1), unseen(a, NOW + HOUR), first, second]);
         assert_eq!(store.samples(b, NOW, NOW + 9 * HOUR).await.unwrap(), [seen(b, NOW, 1)]);
+    }
+
+    async fn older_ones_thin_out_to_one_a_day_and_go_after_a_year(store: Store) {
+        let a = dlq(&store, "a").await;
+        let given: Vec<Sample> = (0..72).map(|hour| seen(a, NOW + hour * HOUR, 1)).collect();
+        store.save_samples(None, &given, &[]).await.unwrap();
+        // Only from the second day on.
+        while store.thin_samples(NOW + 24 * HOUR, NOW + 72 * HOUR, 24 * HOUR, 10).await.unwrap() > 0 {}
+        assert_eq!(store.samples(a, 0, i64::MAX).await.unwrap().len(), 24 + 2);
+        let by_day = store.samples_by(a, NOW, NOW + 72 * HOUR, 24 * HOUR).await.unwrap();
+        assert_eq!(by_day, [23, 24, 48].map(|hour| seen(a, NOW + hour * HOUR, 1)), "of each day the newest that is left");
+        assert_eq!(store.drop_samples(NOW + 10 * HOUR, 4).await.unwrap(), 4);
+        while store.drop_samples(NOW + 10 * HOUR, 4).await.unwrap() > 0 {}
+        assert_eq!(store.samples(a, 0, i64::MAX).await.unwrap().len(), 14 + 2);
     }
 
     async fn thousands_of_partitions_go_in_one_call(store: Store) {

@@ -160,6 +160,7 @@ impl House {
             at_risk_state: if error.is_none() { "all_stored" } else { "unknown" }.to_owned(),
             at_risk_left_ms: None,
             error: error.map(str::to_owned),
+            ..Sample::default()
         };
         self.store.save_samples(None, &[sample], &[]).await.expect("a sample");
     }
