@@ -114,7 +114,7 @@ pub enum Action {
 }
 
 impl Action {
-    pub const ALL: [Action; 43] = [
+    pub const ALL: [Action; 50] = [
         Action::SignedIn,
         Action::SignInFailed,
         Action::SignedOut,
