@@ -771,7 +771,9 @@ on_both_stores! {
         assert_eq!(lines.len(), 2);
         let file = lines.iter().fold("[[dlq]]\n".to_owned(), |file, lines| format!("{file}{lines}")).parse::<toml::Table>().unwrap();
         let dlq = file["dlq"][0].as_table().unwrap();
-        assert_eq!(dlq.keys().collect::<Vec<_>>(), ["schema", "idempotency"]);
+        let mut keys: Vec<&str> = dlq.keys().map(String::as_str).collect();
+        keys.sort_unstable();
+        assert_eq!(keys, ["idempotency", "schema"]);
         let only = |table: &str| file[table].as_table().unwrap().keys().cloned().collect::<Vec<_>>();
         assert_eq!(only("schemas"), [dlq["schema"]["use"].as_str().unwrap()]);
         assert_eq!(only("ledgers"), [dlq["idempotency"]["ledger"].as_str().unwrap()]);
@@ -836,7 +838,9 @@ async fn a_filter_that_is_tried_comes_back_in_time() {
     let clock = lazaret::domain::clock::Clock::system();
     let slow = "[range(30000)] as $a | [$a[] | [.]] | contains($a | map([.]))";
     let tried = desk.replays.try_transform(entry, slow, b"1".to_vec(), false).await;
-    assert!(matches!(&tried, Tried::Failed(why) if why.contains("takes longer than 3 s")), "{tried:?} after {:?}", clock.monotonic());
+    // Given up for its steps or for the time, whichever comes first on this machine.
+    let given_up = |why: &str| why.contains("takes longer than 3 s") || why.contains("takes too long");
+    assert!(matches!(&tried, Tried::Failed(why) if given_up(why)), "{tried:?} after {:?}", clock.monotonic());
     assert!(clock.monotonic() < Duration::from_secs(60), "it waits for it to the end");
 }
 
