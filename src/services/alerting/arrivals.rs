@@ -123,7 +123,7 @@ impl Arrivals {
         for (dlq_id, start_ms, count) in alerting.store.arrivals(None, from_ms, to_ms, BUCKET_MS).await? {
             buckets.entry(dlq_id).or_default().push((start_ms, count));
         }
-        let taught: Vec<(i64, Span, Followed, Vec<(i64, i64)>)> = due
+        let taught: Vec<Taught> = due
             .into_iter()
             .filter_map(|(dlq_id, span)| {
                 let span = Span { from_ms: span.from_ms, to_ms: span.to_ms.min(to_ms) };
@@ -131,7 +131,7 @@ impl Arrivals {
             })
             .collect();
         let teach = move || {
-            let teach = |(dlq_id, span, mut followed, buckets): (i64, Span, Followed, Vec<(i64, i64)>)| {
+            let teach = |(dlq_id, span, mut followed, buckets): Taught| {
                 followed.follow.teach(span, &buckets);
                 followed.unsaved = Unsaved::Whole;
                 (dlq_id, followed)
@@ -142,6 +142,9 @@ impl Arrivals {
         Ok(())
     }
 }
+
+/// A DLQ, what is due, what is known of it, and its arrivals: (start in ms, count).
+type Taught = (i64, Span, Followed, Vec<(i64, i64)>);
 
 /// Whether what is dead-lettered is taken in, but for what any busy topic has under way: no more is unread than came in a quarter of an hour.
 fn is_read(looked: &Looked) -> bool {

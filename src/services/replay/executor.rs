@@ -297,6 +297,8 @@ impl Executor {
     /// Once for each executor: settings change with a restart, and what goes on under others was approved by nobody.
     async fn compare(&self, run: &mut Run, batch: &Batch) -> Result<(), Hindrance> {
         if !run.compared {
+            // One that is not there, or does not tell its id, is waited for.
+            self.target(batch, false).await?;
             let compared = self.replays.changed_settings(batch).await.map_err(nobody_knows)?;
             if let Some(void) = compared.void() {
                 return Err(Hindrance::Halts(void));
