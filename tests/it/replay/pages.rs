@@ -513,7 +513,7 @@ on_both_stores! {
         let ana = approver(&house, "ana").await;
         let listed = house.json(&format!("/api/v1/messages?topic={TOPIC}")).await["items"].clone();
         // Not the newest: the page was one further back.
-        let shown = [2, 3].map(|n: usize| listed[n]["id"].to_string()).join(",");
+        let shown = [3, 2].map(|n: usize| listed[n]["id"].to_string()).join(",");
         let form = |reason: &'static str, canary: &'static str| {
             vec![
                 ("cluster", "main"),
