@@ -103,7 +103,8 @@ on_both_stores! {
             FROM messages m CROSS JOIN (SELECT 1 AS id UNION ALL SELECT 2 UNION ALL SELECT 3 UNION ALL SELECT 4) b").await;
         change(&store, "ANALYZE").await;
         let primary = match store {
-            Store::Postgres(_) => "replay_items_pkey",
+            // By batch and message, or by message and batch: what it guesses of the table decides.
+            Store::Postgres(_) => "Index Scan using replay_items_",
             Store::Sqlite(_) => "sqlite_autoindex_replay_items_1",
         };
         let cases = [
