@@ -30,7 +30,7 @@ mod postgres;
 use std::time::{Duration, Instant};
 
 use lazaret::domain::access::OwnerScope;
-use lazaret::domain::alert::{self, Alert, Fired, Look, Measure, Observation, Rule, Severity, Terms, back_test, built_in, step, suggest};
+use lazaret::domain::alert::{Alert, Fired, Look, Measure, Observation, Rule, Severity, Terms, back_test, built_in, step, suggest};
 use lazaret::domain::audit::{AuditKey, By};
 use lazaret::domain::baseline::{Follow, Span, Turn};
 use lazaret::domain::clock::Clock;
