@@ -603,11 +603,13 @@ on_both_stores! {
         // Somebody has the first message until both have looked for what there is to give back.
         let mut tx = desk.store.begin().await.unwrap();
         lazaret::store::transitions::lock(&mut tx, &ids[..1]).await.unwrap();
-        let stopping = tokio::spawn({
+        #[allow(clippy::disallowed_methods, reason = "its result is asked for")]
+let stopping = tokio::spawn({
             let (replays, id) = (desk.replays.clone(), batch.id);
             async move { replays.stop(&ben(), id, None).await.map(drop) }
         });
-        let giving_back = tokio::spawn({
+        #[allow(clippy::disallowed_methods, reason = "its result is asked for")]
+let giving_back = tokio::spawn({
             let (replays, id) = (desk.replays.clone(), batch.id);
             async move {
                 while replays.store.batch(id).await.unwrap().unwrap().step != Step::Releasing {

@@ -711,6 +711,7 @@ async fn what_a_group_passed_is_noted_under_the_locks_of_the_messages() {
     let (batch, message) = bench.one_sent(55).await;
     let mut other = store.begin().await.unwrap();
     transitions::lock(&mut other, &[message]).await.unwrap();
+    #[allow(clippy::disallowed_methods, reason = "its result is asked for")]
     let passing = tokio::spawn({
         let store = store.clone();
         async move {
@@ -739,6 +740,7 @@ async fn what_came_back_is_locked_before_the_batch_that_sent_it() {
     // Somebody has what came back, and then wants the batch, as everybody does who moves messages of it.
     let mut other = store.begin().await.unwrap();
     transitions::lock(&mut other, &[back]).await.unwrap();
+    #[allow(clippy::disallowed_methods, reason = "its result is asked for")]
     let joining = tokio::spawn({
         let (store, batch) = (store.clone(), batch.clone());
         async move {

@@ -182,7 +182,7 @@ async fn an_error_says_what_why_and_what_helps() {
     assert_eq!(forbidden.status, StatusCode::FORBIDDEN);
     assert!(text_of(&forbidden.page(), "#error").contains("needs the role operator, and token viewer has the role viewer"));
 
-    let large = house.post("/sign-in", &format!("name={}", "a".repeat(80_000)), "").await;
+    let large = house.post("/sign-in", &format!("name={}", "a".repeat(300_000)), "").await;
     assert_eq!((large.status, text_of(&large.page(), "#error h1").as_str()), (StatusCode::PAYLOAD_TOO_LARGE, "Too large"));
 }
 

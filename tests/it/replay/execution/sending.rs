@@ -51,7 +51,7 @@ on_both_bases! {
         let letters = [Letter::payment(1, 1), Letter { offset: 2, ..Letter::payment(1, 1) }, Letter { offset: 3, ..Letter::payment(2, 1) }, Letter { offset: 4, ..Letter::payment(1, 9) }];
         let ids = rig.take_in(&letters).await;
         let batch = rig.propose(rig.proposal()).await;
-        let forecast = batch.forecast.clone().unwrap();
+        let forecast = batch.forecast.unwrap();
         assert_eq!((forecast.send, forecast.blocked), (2, 2));
         rig.approve(&batch).await;
         let execution = rig.execute();
