@@ -352,7 +352,9 @@ impl Health {
         };
         // A topic that does not exist cannot be looked at, and that is known: what it left behind is what there is to judge.
         let has_data = figures.has_data || row.dlq.gone_since_ms.is_some();
-        let verdict = match &reads.alerts {
+        // Until the rules have looked at a DLQ for the first time they say nothing of it: that is no "healthy".
+        let looked_at = reads.usual.contains_key(&row.dlq.id);
+        let verdict = match reads.alerts.as_ref().filter(|_| looked_at) {
             None => health::judge(&Measures { has_data, ..measures(&row) }),
             Some(alerts) => {
                 let of_dlq = alerts.get(&(row.dlq.cluster.clone(), row.dlq.topic.clone()));
