@@ -107,7 +107,7 @@ async fn a_replay_that_goes_on_shifts_nothing_and_leaves_its_readers_alone() {
         reader(&format!("/replays/{}/review", awaits.id), SMALL, decides, "textarea[name=comment]"),
         reader("/replays", PHONE, "scrollTo(0, 60)", ".find input"),
         reader("/reviews", WIDE, "scrollTo(0, 0)", ".find input"),
-        reader(&format!("/reviews/{review}"), PHONE, "scrollTo(0, 40)", ".find input"),
+        reader(&format!("/reviews/{review}"), WIDE, "scrollTo(0, 40)", ".find input"),
         Reader { is_live: false, ..reader(&new, WIDE, chooses, "input[name=reason]") },
     ];
     let seated = Seated::all(&stage, &readers).await;
